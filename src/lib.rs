@@ -1,0 +1,2 @@
+//! Orbit.
+pub mod proto;

@@ -1,0 +1,33 @@
+//! The messages and services of `proto/`, generated at build time.
+
+#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
+
+/// Google's annotations, which descriptors mention.
+pub mod google {
+    pub mod api {
+        tonic::include_proto!("google.api");
+    }
+}
+
+pub mod orbit {
+    pub mod workflow {
+        pub mod v1 {
+            tonic::include_proto!("orbit.workflow.v1");
+        }
+    }
+    pub mod worker {
+        pub mod v1 {
+            tonic::include_proto!("orbit.worker.v1");
+        }
+    }
+    pub mod admin {
+        pub mod v1 {
+            tonic::include_proto!("orbit.admin.v1");
+        }
+    }
+}
+
+pub use orbit::{admin::v1 as admin, worker::v1 as worker, workflow::v1 as workflow};
+
+/// All descriptors with their options and comments, as the compiler wrote them.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
