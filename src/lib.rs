@@ -1,2 +1,4 @@
-//! Orbit.
+//! Orbit: a durable workflow service.
+
+pub mod domain;
 pub mod proto;

@@ -1,0 +1,51 @@
+//! Why a step, an attempt or an execution failed.
+
+use super::Payload;
+use std::sync::Arc;
+
+/// A failure, as events, expressions and callers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Error code, for programs: a worker's own, a definition's, or one of [`code`].
+    pub code: Arc<str>,
+    /// What went wrong, for people.
+    pub message: Arc<str>,
+    /// Further data of the worker's.
+    pub details: Option<Payload>,
+    /// Unit that failed; empty where the failure is of no unit.
+    pub unit: Arc<str>,
+}
+
+impl Failure {
+    /// A failure of the server's own making.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<Arc<str>>, unit: &Arc<str>) -> Self {
+        Self { code: Arc::from(code), message: message.into(), details: None, unit: unit.clone() }
+    }
+}
+
+/// The error codes that the server itself gives.
+pub mod code {
+    /// A delivery took longer than the step's `timeout`; retried.
+    pub const TIMEOUT: &str = "TIMEOUT";
+    /// No worker took the task within `queue_timeout`; not retried.
+    pub const QUEUE_TIMEOUT: &str = "QUEUE_TIMEOUT";
+    /// All attempts together took longer than `total_timeout`; not retried.
+    pub const TOTAL_TIMEOUT: &str = "TOTAL_TIMEOUT";
+    /// No beat came within `heartbeat_timeout`; retried.
+    pub const HEARTBEAT_TIMEOUT: &str = "HEARTBEAT_TIMEOUT";
+    /// No signal came within an await's `timeout`.
+    pub const AWAIT_TIMEOUT: &str = "AWAIT_TIMEOUT";
+    /// `max_deliveries` deliveries of one unit ended without a report: the task may kill its workers.
+    pub const DELIVERIES_EXHAUSTED: &str = "DELIVERIES_EXHAUSTED";
+    /// A task's input does not fit its contract; not retried.
+    pub const INPUT_INVALID: &str = "INPUT_INVALID";
+    /// An output does not fit its contract (of a task: retried) or the definition's output schema.
+    pub const OUTPUT_INVALID: &str = "OUTPUT_INVALID";
+    /// An expression could not be evaluated; not retried.
+    pub const EXPRESSION_FAILED: &str = "EXPRESSION_FAILED";
+    /// A task's input is larger than its worker's, or the server's, largest message; not retried.
+    pub const INPUT_TOO_LARGE: &str = "INPUT_TOO_LARGE";
+    /// A value is larger than a payload may be; not retried.
+    pub const RESULT_TOO_LARGE: &str = "RESULT_TOO_LARGE";
+}
