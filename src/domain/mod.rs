@@ -1,9 +1,15 @@
 //! The rules, as pure functions: values in, values out. No async, no clock, no randomness, no store, no wire.
 
+mod command;
+mod event;
 mod failure;
+mod ids;
 mod payload;
 mod time;
 
+pub use command::{Claimant, Command, Delivery, Outcome, RefusalReason, Rejection, ReportOutcome, Settings};
+pub use event::{Cause, Created, EndReason, Event, EventKind, SkipReason};
 pub use failure::{Failure, code};
+pub use ids::{DeliveryRef, EXECUTION_ID_LENGTH_MAX, ExecutionId, RequestKey, SessionId, Uid, Unit, digest16, idempotency_key};
 pub use payload::{PAYLOAD_BYTES_MAX, Payload};
 pub use time::{SPAN_MAX, Timestamp};

@@ -1,0 +1,126 @@
+//! The facts of an execution's history.
+//!
+//! - A fact keeps its meaning for ever; a reader that meets an unknown one stops.
+//! - Every value that an expression gave is in its event; nothing is evaluated again later.
+//!
+//! How to add one: the message in `proto/orbit/workflow/v1/event.proto`, the variant here, the mapping in
+//! `wire/event.rs`, its fold in `state.rs`, and a case in the golden replay test.
+
+use super::{Failure, Payload, RequestKey, SessionId, Timestamp, Uid, Unit, ExecutionId};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// One fact, numbered 1, 2, 3 … in its execution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Number in the history.
+    pub number: u64,
+    /// When it happened; never before the event before it.
+    pub time: Timestamp,
+    /// The call that caused it, if that call had a `request_id`.
+    pub request: Option<RequestKey>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// Why an execution winds down; the first cause wins.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cause {
+    /// A step failed, or the output could not be made.
+    Failure(Failure),
+    /// Somebody cancelled it, with a reason that may be empty.
+    Cancel(Arc<str>),
+    /// The execution's own timeout passed.
+    Timeout,
+}
+
+/// How a delivery ended without its worker's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// The session was silent for a session timeout.
+    SessionLost,
+    /// A live session did not list the token for a session timeout.
+    NotListed,
+    /// The worker unregistered.
+    Unregistered,
+    /// The worker gave the task back.
+    Released,
+    /// The task never left the server; counts as no delivery.
+    NotSent,
+}
+
+/// Why a step did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// Its own `when` was false.
+    WhenFalse,
+}
+
+/// How an execution began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Created {
+    /// Id.
+    pub id: ExecutionId,
+    /// Uid.
+    pub uid: Uid,
+    /// Run that this event begins, from 1.
+    pub run: u32,
+    /// Workflow.
+    pub workflow: Arc<str>,
+    /// Version of the definition.
+    pub version: Arc<str>,
+    /// Hash of the definition.
+    pub definition_hash: [u8; 32],
+    /// Input with defaults filled in.
+    pub input: Payload,
+    /// Labels of the definition and the start call.
+    pub labels: BTreeMap<String, String>,
+    /// When the execution's timeout passes.
+    pub expire_time: Option<Timestamp>,
+    /// W3C `traceparent` of the start call; may be empty.
+    pub trace_parent: Arc<str>,
+}
+
+/// What happened. Field comments are in `event.proto`.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "each field is documented at its message in event.proto")]
+pub enum EventKind {
+    ExecutionCreated(Box<Created>),
+    StepScheduled { unit: Unit, attempt: u32, input: Option<Payload> },
+    StepDispatched {
+        unit: Unit,
+        attempt: u32,
+        delivery: u32,
+        session_id: SessionId,
+        worker_id: Arc<str>,
+        check_time: Timestamp,
+        expire_time: Option<Timestamp>,
+    },
+    TaskHeld { unit: Unit, delivery: u32 },
+    DeliveryEnded { unit: Unit, delivery: u32, reason: EndReason, progress: Option<Payload> },
+    AttemptFailed {
+        unit: Unit,
+        attempt: u32,
+        delivery: u32,
+        failure: Failure,
+        retry_time: Option<Timestamp>,
+        progress: Option<Payload>,
+        /// Hash of the report that caused it, to know a repeat; absent for a timeout.
+        report: Option<[u8; 16]>,
+    },
+    StepSucceeded { unit: Unit, output: Payload, delivery: u32, signal_number: Option<u64>, report: Option<[u8; 16]> },
+    StepFailed { unit: Unit, failure: Failure },
+    StepSkipped { unit: Unit, reason: SkipReason },
+    StepCancelled { unit: Unit },
+    SleepStarted { unit: Unit, wake_time: Timestamp },
+    AwaitStarted { unit: Unit, expire_time: Option<Timestamp> },
+    SignalReceived { name: Arc<str>, payload: Payload, expire_time: Option<Timestamp> },
+    SignalExpired { signal_number: u64 },
+    LateSuccess { unit: Unit, delivery: u32, output: Payload },
+    WindDownStarted { cause: Cause, give_up_time: Timestamp },
+    ExecutionSucceeded { output: Payload },
+    ExecutionFailed { failure: Failure },
+    ExecutionCancelled,
+    ExecutionTimedOut,
+    ExecutionTerminated { reason: Arc<str> },
+    Woke,
+}
