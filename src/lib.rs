@@ -1,5 +1,6 @@
 //! Orbit: a durable workflow service.
 
+pub mod clock;
 pub mod domain;
 pub mod proto;
 pub mod store;

@@ -65,6 +65,21 @@ pub struct DeliveryRef {
     pub delivery: u32,
 }
 
+/// Key of an execution's row: never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ExecutionKey(pub i64);
+
+/// Names one delivery among all executions; a task token is its text form (`wire::token`).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TaskToken {
+    /// Row of the execution.
+    pub execution: ExecutionKey,
+    /// Uid of the execution, which nobody can guess.
+    pub uid: Uid,
+    /// Delivery in the execution.
+    pub delivery: DeliveryRef,
+}
+
 /// Remembers a call by its `request_id`: 16 bytes of hash each of (caller, rpc, resource, id) and of the content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestKey {

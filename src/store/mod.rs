@@ -24,9 +24,7 @@ pub const NAMESPACE: &str = "default";
 /// Format number of event bytes that this version writes.
 pub const EVENT_FORMAT: u16 = 1;
 
-/// Key of an execution's row: never reused.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ExecutionKey(pub i64);
+pub use crate::domain::ExecutionKey;
 
 /// Key of a definition's row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
