@@ -1,0 +1,81 @@
+# The few commands that a person needs. `make` alone lists them.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+# Stages share target/ and two cores; one after the other, their output stays readable.
+.NOTPARALLEL:
+
+PYTHON := python3
+STAGE := scripts/stage
+BUF := .venv/bin/buf
+CARGO := cargo
+# Warnings are errors in the checks; while one works they are warnings. (RUSTFLAGS would rebuild every dependency.)
+CLIPPY := $(CARGO) clippy --locked --quiet --all-targets -- --deny warnings
+
+.PHONY: help
+help: ## Lists the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- Checks and tests -------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: ## Every check and every test, installing what they need
+	@$(STAGE) --begin
+	@$(MAKE) --no-print-directory lint test-rust test-python
+	@$(STAGE) --end
+
+.PHONY: check
+check: ## Format, lints, unit and domain tests: under five minutes when warm
+	@$(STAGE) --begin
+	@$(MAKE) --no-print-directory lint test-unit test-python
+	@$(STAGE) --end
+
+.PHONY: lint
+lint: .venv/stamp .venv-generate/stamp
+	@$(STAGE) format-rust $(CARGO) fmt --check
+	@$(MAKE) --no-print-directory lint-protos lint-python
+	@$(STAGE) generated-code .venv-generate/bin/python scripts/generate_python.py --check
+	@$(STAGE) clippy $(CLIPPY)
+	@RUSTDOCFLAGS='--deny warnings' $(STAGE) rustdoc $(CARGO) doc --locked --quiet --no-deps --document-private-items
+
+.PHONY: lint-protos
+lint-protos: .venv/stamp ## Format, lint and compatibility of the protos
+	@$(STAGE) format-protos $(BUF) format proto --path proto/orbit --diff --exit-code
+	@$(STAGE) buf-lint $(BUF) lint proto
+	@$(STAGE) buf-breaking $(BUF) breaking proto --against proto/image.binpb
+
+.PHONY: lint-python
+lint-python: .venv/stamp
+	@$(STAGE) format-python .venv/bin/ruff format --quiet --check .
+	@$(STAGE) ruff .venv/bin/ruff check --quiet .
+	@$(STAGE) mypy .venv/bin/mypy scripts/*.py
+
+.PHONY: test-unit
+test-unit:
+	@$(STAGE) unit-tests $(CARGO) test --locked --quiet --lib
+
+.PHONY: test-rust
+test-rust:
+	@$(STAGE) rust-tests $(CARGO) test --locked
+
+.PHONY: test-python
+test-python:
+
+# --- Generated code ---------------------------------------------------------------------------------------------------
+
+.PHONY: generate
+generate: .venv/stamp .venv-generate/stamp ## Makes the committed stubs in sdk/ anew from proto/
+	@$(STAGE) generate-python .venv-generate/bin/python scripts/generate_python.py
+
+.PHONY: proto-image
+proto-image: .venv/stamp ## Accepts the protos as they are as the base of `buf breaking`; say why in the commit
+	$(BUF) build proto --exclude-source-info --output proto/image.binpb
+
+# --- What the commands above install, in folders of their own ---------------------------------------------------------
+
+# One virtual environment for tools, tests and the worker, with the newest runtime; one that generates, with the oldest.
+.venv/stamp: scripts/requirements.txt sdk/python/gen/pyproject.toml
+.venv-generate/stamp: scripts/requirements-generate.txt sdk/python/gen/pyproject.toml
+.venv/stamp .venv-generate/stamp:
+	@$(STAGE) install-$(@D) scripts/make-venv $(@D) $(PYTHON) $<
