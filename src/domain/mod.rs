@@ -1,5 +1,8 @@
 //! The rules, as pure functions: values in, values out. No async, no clock, no randomness, no store, no wire.
 
+// An `_` arm would hide the next event, command or state from the places that must judge it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod command;
 mod event;
 mod failure;
