@@ -116,7 +116,8 @@ impl SeededEntropy {
 
 impl Entropy for SeededEntropy {
     fn uuid(&self) -> Uuid {
-        uuid::Builder::from_random_bytes(((u128::from(self.number()) << 64) | u128::from(self.number())).to_be_bytes()).into_uuid()
+        uuid::Builder::from_random_bytes(((u128::from(self.number()) << 64) | u128::from(self.number())).to_be_bytes())
+            .into_uuid()
     }
 
     fn number(&self) -> u64 {
@@ -139,7 +140,11 @@ impl TokioClock {
     /// Starts at an instant.
     #[must_use]
     pub fn starting_at(start: Timestamp) -> Self {
-        Self { start: tokio::time::Instant::now(), offset: AtomicI64::new(start.as_micros()), wall_jump: AtomicI64::new(0) }
+        Self {
+            start: tokio::time::Instant::now(),
+            offset: AtomicI64::new(start.as_micros()),
+            wall_jump: AtomicI64::new(0),
+        }
     }
 
     /// Moves the wall clock, back too; nothing but wall-clock things may notice.

@@ -1,1 +1,3 @@
-fn main(){}
+//! The `orbit` program.
+
+fn main() {}

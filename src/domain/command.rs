@@ -1,6 +1,6 @@
 //! What may be asked of an execution, and what comes of it.
 
-use super::{EndReason, Failure, Payload, RequestKey, SessionId, Timestamp, Unit, DeliveryRef};
+use super::{DeliveryRef, EndReason, Failure, Payload, RequestKey, SessionId, Timestamp, Unit};
 use std::{sync::Arc, time::Duration};
 
 /// The server's settings that rules depend on.
@@ -47,7 +47,13 @@ pub enum Command {
     /// A worker reports success.
     Complete { delivery: DeliveryRef, output: Payload },
     /// A worker reports failure. `progress` is the newest known.
-    Fail { delivery: DeliveryRef, failure: Failure, retryable: bool, retry_after: Option<Duration>, progress: Option<Payload> },
+    Fail {
+        delivery: DeliveryRef,
+        failure: Failure,
+        retryable: bool,
+        retry_after: Option<Duration>,
+        progress: Option<Payload>,
+    },
     /// A delivery is known to be held by its worker, which from now on its session watches.
     Hold { delivery: DeliveryRef },
     /// A delivery ended without a report: released by its worker, lost with its session, never sent.

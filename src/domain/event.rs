@@ -6,7 +6,7 @@
 //! How to add one: the message in `proto/orbit/workflow/v1/event.proto`, the variant here, the mapping in
 //! `wire/event.rs`, its fold in `state.rs`, and a case in the golden replay test.
 
-use super::{Failure, Payload, RequestKey, SessionId, Timestamp, Uid, Unit, ExecutionId};
+use super::{ExecutionId, Failure, Payload, RequestKey, SessionId, Timestamp, Uid, Unit};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// One fact, numbered 1, 2, 3 … in its execution.
@@ -85,7 +85,11 @@ pub struct Created {
 #[allow(missing_docs, reason = "each field is documented at its message in event.proto")]
 pub enum EventKind {
     ExecutionCreated(Box<Created>),
-    StepScheduled { unit: Unit, attempt: u32, input: Option<Payload> },
+    StepScheduled {
+        unit: Unit,
+        attempt: u32,
+        input: Option<Payload>,
+    },
     StepDispatched {
         unit: Unit,
         attempt: u32,
@@ -95,8 +99,16 @@ pub enum EventKind {
         check_time: Timestamp,
         expire_time: Option<Timestamp>,
     },
-    TaskHeld { unit: Unit, delivery: u32 },
-    DeliveryEnded { unit: Unit, delivery: u32, reason: EndReason, progress: Option<Payload> },
+    TaskHeld {
+        unit: Unit,
+        delivery: u32,
+    },
+    DeliveryEnded {
+        unit: Unit,
+        delivery: u32,
+        reason: EndReason,
+        progress: Option<Payload>,
+    },
     AttemptFailed {
         unit: Unit,
         attempt: u32,
@@ -107,20 +119,59 @@ pub enum EventKind {
         /// Hash of the report that caused it, to know a repeat; absent for a timeout.
         report: Option<[u8; 16]>,
     },
-    StepSucceeded { unit: Unit, output: Payload, delivery: u32, signal_number: Option<u64>, report: Option<[u8; 16]> },
-    StepFailed { unit: Unit, failure: Failure },
-    StepSkipped { unit: Unit, reason: SkipReason },
-    StepCancelled { unit: Unit },
-    SleepStarted { unit: Unit, wake_time: Timestamp },
-    AwaitStarted { unit: Unit, expire_time: Option<Timestamp> },
-    SignalReceived { name: Arc<str>, payload: Payload, expire_time: Option<Timestamp> },
-    SignalExpired { signal_number: u64 },
-    LateSuccess { unit: Unit, delivery: u32, output: Payload },
-    WindDownStarted { cause: Cause, give_up_time: Timestamp },
-    ExecutionSucceeded { output: Payload },
-    ExecutionFailed { failure: Failure },
+    StepSucceeded {
+        unit: Unit,
+        output: Payload,
+        delivery: u32,
+        signal_number: Option<u64>,
+        report: Option<[u8; 16]>,
+    },
+    StepFailed {
+        unit: Unit,
+        failure: Failure,
+    },
+    StepSkipped {
+        unit: Unit,
+        reason: SkipReason,
+    },
+    StepCancelled {
+        unit: Unit,
+    },
+    SleepStarted {
+        unit: Unit,
+        wake_time: Timestamp,
+    },
+    AwaitStarted {
+        unit: Unit,
+        expire_time: Option<Timestamp>,
+    },
+    SignalReceived {
+        name: Arc<str>,
+        payload: Payload,
+        expire_time: Option<Timestamp>,
+    },
+    SignalExpired {
+        signal_number: u64,
+    },
+    LateSuccess {
+        unit: Unit,
+        delivery: u32,
+        output: Payload,
+    },
+    WindDownStarted {
+        cause: Cause,
+        give_up_time: Timestamp,
+    },
+    ExecutionSucceeded {
+        output: Payload,
+    },
+    ExecutionFailed {
+        failure: Failure,
+    },
     ExecutionCancelled,
     ExecutionTimedOut,
-    ExecutionTerminated { reason: Arc<str> },
+    ExecutionTerminated {
+        reason: Arc<str>,
+    },
     Woke,
 }

@@ -17,7 +17,8 @@ impl ExecutionId {
     pub fn parse(text: &str) -> Option<Self> {
         let first_is_alphanumeric = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
         let rest_is_allowed = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:@+~-".contains(&b));
-        (first_is_alphanumeric && rest_is_allowed && text.len() <= EXECUTION_ID_LENGTH_MAX).then(|| Self(Arc::from(text)))
+        (first_is_alphanumeric && rest_is_allowed && text.len() <= EXECUTION_ID_LENGTH_MAX)
+            .then(|| Self(Arc::from(text)))
     }
 
     /// The id as text.
@@ -106,6 +107,7 @@ pub fn digest16(parts: &[&[u8]]) -> [u8; 16] {
 /// attempt and delivery of a generation.
 #[must_use]
 pub fn idempotency_key(uid: Uid, run: u32, unit: &str, generation: u32) -> String {
-    let hash = digest16(&[b"idempotency", uid.0.as_bytes(), &run.to_le_bytes(), unit.as_bytes(), &generation.to_le_bytes()]);
+    let hash =
+        digest16(&[b"idempotency", uid.0.as_bytes(), &run.to_le_bytes(), unit.as_bytes(), &generation.to_le_bytes()]);
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

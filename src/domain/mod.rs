@@ -13,6 +13,9 @@ mod time;
 pub use command::{Claimant, Command, Delivery, Outcome, RefusalReason, Rejection, ReportOutcome, Settings};
 pub use event::{Cause, Created, EndReason, Event, EventKind, SkipReason};
 pub use failure::{Failure, code};
-pub use ids::{DeliveryRef, EXECUTION_ID_LENGTH_MAX, ExecutionId, ExecutionKey, RequestKey, SessionId, TaskToken, Uid, Unit, digest16, idempotency_key};
+pub use ids::{
+    DeliveryRef, EXECUTION_ID_LENGTH_MAX, ExecutionId, ExecutionKey, RequestKey, SessionId, TaskToken, Uid, Unit,
+    digest16, idempotency_key,
+};
 pub use payload::{PAYLOAD_BYTES_MAX, Payload};
 pub use time::{SPAN_MAX, Timestamp};

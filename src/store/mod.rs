@@ -63,8 +63,15 @@ pub enum ExecutionState {
 
 impl ExecutionState {
     /// All states, in the order of their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Running, Self::WindingDown, Self::Succeeded, Self::Failed, Self::Cancelled, Self::TimedOut, Self::Terminated];
+    pub const ALL: [Self; 7] = [
+        Self::Running,
+        Self::WindingDown,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+        Self::TimedOut,
+        Self::Terminated,
+    ];
 
     /// Whether nothing can happen any more.
     #[must_use]
@@ -496,13 +503,24 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads history after an event number: rows in order, until `rows_max` rows or about `bytes_max` bytes (at least
     /// one row if there is any). The first row may begin before the number.
-    async fn history(&self, key: ExecutionKey, after_number: u64, rows_max: usize, bytes_max: usize) -> Result<Vec<HistoryRow>, Error>;
+    async fn history(
+        &self,
+        key: ExecutionKey,
+        after_number: u64,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryRow>, Error>;
 
     /// Reads large payloads of an execution.
     async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error>;
 
     /// Lists executions.
-    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<Vec<ExecutionRow>, Error>;
+    async fn list(
+        &self,
+        filter: &ListFilter,
+        after: Option<ListCursor>,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, Error>;
 
     /// Counts executions by state, from the counters.
     async fn count(&self) -> Result<BTreeMap<ExecutionState, u64>, Error>;
@@ -523,7 +541,12 @@ pub trait Store: Send + Sync + 'static {
     async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error>;
 
     /// Lists definitions by name, each name's versions from the highest down, after an entry (name, `version_order`).
-    async fn definitions(&self, name: Option<&str>, after: Option<(&str, &[u8])>, limit: usize) -> Result<Vec<DefinitionRow>, Error>;
+    async fn definitions(
+        &self,
+        name: Option<&str>,
+        after: Option<(&str, &[u8])>,
+        limit: usize,
+    ) -> Result<Vec<DefinitionRow>, Error>;
 
     /// Versions of contracts that deployed definitions use for a task of this name (`payments.charge` → `1`, `2`).
     async fn contract_versions(&self, task_name: &str) -> Result<Vec<String>, Error>;
@@ -558,7 +581,12 @@ pub trait Store: Send + Sync + 'static {
     async fn held_without_session(&self, limit: usize) -> Result<Vec<HeldRow>, Error>;
 
     /// Held rows with a missing token since before `missing_before`, or a beat overdue at `now`.
-    async fn held_overdue(&self, missing_before: Timestamp, now: Timestamp, limit: usize) -> Result<Vec<HeldRow>, Error>;
+    async fn held_overdue(
+        &self,
+        missing_before: Timestamp,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<HeldRow>, Error>;
 
     /// Deletes held rows, by (execution, unit, delivery).
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error>;
