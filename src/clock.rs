@@ -22,6 +22,12 @@ pub trait Clock: Send + Sync + 'static {
     fn wall(&self) -> Timestamp;
 }
 
+/// Waits. By tokio's clock, which a test may pause and move.
+#[expect(clippy::disallowed_methods, reason = "the one place that may")]
+pub async fn sleep(span: Duration) {
+    tokio::time::sleep(span).await;
+}
+
 /// Random numbers, for uids, batch ids and pauses between tries; nothing that a history must repeat.
 pub trait Entropy: Send + Sync + 'static {
     /// A new random UUID, ordered by time where the source allows it.

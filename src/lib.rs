@@ -1,6 +1,7 @@
 //! Orbit: a durable workflow service.
 
 pub mod clock;
+pub mod config;
 pub mod domain;
 pub mod proto;
 pub mod store;
