@@ -1,0 +1,173 @@
+//! Every kind of event comes back from its bytes as it went, and nothing unknown is skipped.
+
+use super::*;
+use crate::domain::code;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+const NOW: Timestamp = Timestamp::from_micros(1_700_000_000_123_456);
+
+fn failure() -> Failure {
+    Failure {
+        code: Arc::from(code::TIMEOUT),
+        message: Arc::from("took too long"),
+        details: Some(Payload::from_json("{\"a\":1}")),
+        unit: Arc::from("charge"),
+    }
+}
+
+fn every_kind() -> Vec<EventKind> {
+    let unit: Arc<str> = Arc::from("charge");
+    let payload = || Payload::from_json("[9007199254740993]");
+    let created = Created {
+        id: ExecutionId::parse("order:1").unwrap(),
+        uid: Uid(Uuid::from_u128(1)),
+        run: 1,
+        workflow: Arc::from("order"),
+        version: Arc::from("1.0.0"),
+        definition_hash: [0xAB; 32],
+        input: payload(),
+        labels: BTreeMap::from([("team".to_owned(), "shop".to_owned())]),
+        expire_time: Some(NOW),
+        trace_parent: Arc::from("00-x"),
+    };
+    let ended = |reason| EventKind::DeliveryEnded { unit: unit.clone(), delivery: 2, reason, progress: None };
+    let wind_down = |cause| EventKind::WindDownStarted { cause, give_up_time: NOW };
+    vec![
+        EventKind::ExecutionCreated(Box::new(created)),
+        EventKind::StepScheduled { unit: unit.clone(), attempt: 1, input: Some(payload()) },
+        EventKind::StepScheduled { unit: unit.clone(), attempt: 2, input: None },
+        EventKind::StepDispatched {
+            unit: unit.clone(),
+            attempt: 1,
+            delivery: 2,
+            session_id: SessionId(Uuid::from_u128(2)),
+            worker_id: Arc::from("host-1"),
+            check_time: NOW,
+            expire_time: Some(NOW),
+        },
+        EventKind::TaskHeld { unit: unit.clone(), delivery: 2 },
+        ended(EndReason::SessionLost),
+        ended(EndReason::NotListed),
+        ended(EndReason::Unregistered),
+        ended(EndReason::Released),
+        ended(EndReason::NotSent),
+        EventKind::AttemptFailed {
+            unit: unit.clone(),
+            attempt: 1,
+            delivery: 2,
+            failure: failure(),
+            retry_time: Some(NOW),
+            progress: Some(payload()),
+            report: Some([7; 16]),
+        },
+        EventKind::StepSucceeded {
+            unit: unit.clone(),
+            output: payload(),
+            delivery: 2,
+            signal_number: None,
+            report: Some([7; 16]),
+        },
+        EventKind::StepSucceeded {
+            unit: unit.clone(),
+            output: Payload::null(),
+            delivery: 0,
+            signal_number: Some(9),
+            report: None,
+        },
+        EventKind::StepFailed { unit: unit.clone(), failure: failure() },
+        EventKind::StepSkipped { unit: unit.clone(), reason: SkipReason::WhenFalse },
+        EventKind::StepCancelled { unit: unit.clone() },
+        EventKind::SleepStarted { unit: unit.clone(), wake_time: NOW },
+        EventKind::AwaitStarted { unit: unit.clone(), expire_time: None },
+        EventKind::SignalReceived { name: Arc::from("approved"), payload: payload(), expire_time: None },
+        EventKind::SignalExpired { signal_number: 4 },
+        EventKind::LateSuccess { unit, delivery: 1, output: payload() },
+        wind_down(Cause::Failure(failure())),
+        wind_down(Cause::Cancel(Arc::from("changed my mind"))),
+        wind_down(Cause::Timeout),
+        EventKind::ExecutionSucceeded { output: payload() },
+        EventKind::ExecutionFailed { failure: failure() },
+        EventKind::ExecutionCancelled,
+        EventKind::ExecutionTimedOut,
+        EventKind::ExecutionTerminated { reason: Arc::from("stuck") },
+        EventKind::Woke,
+    ]
+}
+
+fn numbered(kinds: Vec<EventKind>) -> Vec<Event> {
+    let request = Some(RequestKey { key: [1; 16], content: [2; 16] });
+    (1..).zip(kinds).map(|(number, kind)| Event { number, time: NOW, request, kind }).collect()
+}
+
+fn decode(bytes: &[u8]) -> Result<Vec<Event>, DecodeError> {
+    decode_batch(bytes, FORMAT, &|_| None)
+}
+
+#[test]
+fn every_kind_comes_back_as_it_went() {
+    let events = numbered(every_kind());
+    let encoded = encode_batch(&events);
+    assert_eq!(encoded.payloads, []);
+    assert_eq!(decode(&encoded.bytes).unwrap(), events);
+}
+
+#[test]
+fn large_payloads_go_apart_once_and_come_back() {
+    let large = Payload::from_json(format!("\"{}\"", "a".repeat(INLINE_BYTES_MAX)));
+    let received = || EventKind::SignalReceived { name: "s".into(), payload: large.clone(), expire_time: None };
+    let events = numbered(vec![received(), received()]);
+
+    let encoded = encode_batch(&events);
+    assert!(encoded.bytes.len() < 1_000);
+    assert_eq!(encoded.payloads.len(), 1);
+
+    let stored = &encoded.payloads[0];
+    let resolve = |digest: &[u8; 32]| (*digest == stored.sha256).then(|| stored.json.clone());
+    assert_eq!(decode_batch(&encoded.bytes, FORMAT, &resolve).unwrap(), events);
+    assert!(matches!(decode(&encoded.bytes), Err(DecodeError::Damaged { number: 1, .. })));
+    assert_eq!(render(&events[0]).encoded_len(), render(&events[1]).encoded_len());
+    assert!(render(&events[0]).encoded_len() > INLINE_BYTES_MAX);
+}
+
+#[test]
+fn what_a_newer_version_wrote_stops_the_reader() {
+    let mut event = proto::Event { number: 3, time: Some(time::render(NOW)), request: None, kind: None };
+    let bytes = |event: &proto::Event| proto::EventBatch { events: vec![event.clone()] }.encode_to_vec();
+    assert_eq!(decode(&bytes(&event)), Err(DecodeError::Unknown { number: 3, what: "kind" }));
+
+    let ended = proto::DeliveryEnded { unit: "a".to_owned(), delivery: 1, reason: 99, progress: None };
+    event.kind = Some(Kind::DeliveryEnded(ended));
+    assert_eq!(decode(&bytes(&event)), Err(DecodeError::Unknown { number: 3, what: "reason" }));
+
+    event.kind =
+        Some(Kind::ExecutionSucceeded(proto::ExecutionSucceeded { output: Some(proto::Payload { content: None }) }));
+    assert_eq!(decode(&bytes(&event)), Err(DecodeError::Unknown { number: 3, what: "payload" }));
+    assert!(matches!(decode_batch(&[], FORMAT + 1, &|_| None), Err(DecodeError::Unknown { .. })));
+}
+
+#[test]
+fn what_contradicts_itself_is_damaged() {
+    let bytes = |event: proto::Event| proto::EventBatch { events: vec![event] }.encode_to_vec();
+    let woke = || Some(Kind::Woke(proto::Woke {}));
+    let time = || Some(time::render(NOW));
+    for event in [
+        proto::Event { number: 0, time: time(), request: None, kind: woke() },
+        proto::Event { number: 1, time: None, request: None, kind: woke() },
+        proto::Event {
+            number: 1,
+            time: time(),
+            request: Some(proto::RequestKey { key: vec![1], content: vec![] }),
+            kind: woke(),
+        },
+    ] {
+        assert!(matches!(decode(&bytes(event)), Err(DecodeError::Damaged { .. })));
+    }
+    assert!(matches!(decode(&[0xFF, 0x00]), Err(DecodeError::Damaged { number: 0, .. })));
+}
+
+#[test]
+fn names_are_those_of_the_message() {
+    let names: std::collections::BTreeSet<_> = every_kind().iter().map(kind_name).collect();
+    assert_eq!(names.len(), 22);
+}

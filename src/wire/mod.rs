@@ -1,0 +1,13 @@
+//! Converts between domain and proto, both ways, and validates requests.
+//!
+//! - Everything that comes from outside is judged here once; past this module values are well formed.
+//! - All bad fields of a call are collected ([`Violations`]) and reported together.
+//! - The stored event and the event of the API are one message, mapped in [`event`] and nowhere else.
+
+pub mod event;
+pub mod payload;
+pub mod time;
+pub mod token;
+mod violation;
+
+pub use violation::{Invalid, Violation, Violations};
