@@ -49,7 +49,7 @@ lint-protos: .venv/stamp ## Format, lint and compatibility of the protos
 lint-python: .venv/stamp
 	@$(STAGE) format-python .venv/bin/ruff format --quiet --check .
 	@$(STAGE) ruff .venv/bin/ruff check --quiet .
-	@$(STAGE) mypy .venv/bin/mypy scripts/*.py
+	@$(STAGE) mypy .venv/bin/mypy scripts/*.py examples/order/*.py examples/order/tests/*.py
 
 .PHONY: test-unit
 test-unit:
@@ -59,8 +59,11 @@ test-unit:
 test-rust:
 	@$(STAGE) rust-tests $(CARGO) test --locked
 
+# Twice: with the newest runtime and with the oldest that the stubs allow.
 .PHONY: test-python
-test-python:
+test-python: .venv/stamp .venv-generate/stamp
+	@$(STAGE) python-tests .venv/bin/pytest -q examples/order
+	@$(STAGE) python-tests-oldest .venv-generate/bin/pytest -q examples/order
 
 # --- Generated code ---------------------------------------------------------------------------------------------------
 
