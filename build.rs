@@ -1,10 +1,30 @@
-//! Makes Rust from `proto/`: messages, services and the descriptors for reflection. No `protoc` is needed.
+//! Makes Rust from `proto/`: messages, services, their JSON form, the routes of the HTTP gateway, and the descriptors
+//! for reflection. No `protoc` is needed. A bad HTTP annotation fails the build.
 
-use std::{env, error::Error, fs, path::PathBuf};
+use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 2] = ["orbit/worker/v1/worker_service.proto", "orbit/admin/v1/admin_service.proto"];
+#[path = "build/gateway.rs"]
+mod gateway;
+#[path = "build/json.rs"]
+mod json;
+#[path = "build/names.rs"]
+mod names;
+#[path = "build/rule.rs"]
+mod rule;
 
-fn main() -> Result<(), Box<dyn Error>> {
+type Error = Box<dyn std::error::Error>;
+
+/// The services, and what no service mentions; all else follows from their imports.
+const FILES: [&str; 3] = [
+    "orbit/worker/v1/worker_service.proto",
+    "orbit/admin/v1/admin_service.proto",
+    "orbit/workflow/v1/error_reason.proto",
+];
+
+/// The message whose JSON form is the document that it holds, not an object of its fields.
+const PAYLOAD: &str = "orbit.workflow.v1.Payload";
+
+fn main() -> Result<(), Error> {
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=build");
@@ -16,6 +36,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.open_files(FILES)?;
     // The bytes as the compiler wrote them: typed descriptor sets drop `google.api.http`.
     fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
+    let pool = compiler.descriptor_pool();
+    fs::write(out.join("json.rs"), json::generate(&pool)?)?;
+    fs::write(out.join("gateway.rs"), gateway::generate(&pool)?)?;
 
     let mut config = prost_build::Config::new();
     config.enable_type_names();

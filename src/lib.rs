@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod config;
 pub mod domain;
+pub mod gateway;
 pub mod proto;
 pub mod store;
 pub mod wire;

@@ -1,14 +1,17 @@
-//! The messages and services of `proto/`, generated at build time.
+//! The messages and services of `proto/`, generated at build time, and their JSON form.
 
-#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
+pub mod json;
 
 /// Google's annotations, which descriptors mention.
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
 pub mod google {
     pub mod api {
         tonic::include_proto!("google.api");
     }
 }
 
+/// Orbit's own packages.
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
 pub mod orbit {
     pub mod workflow {
         pub mod v1 {
