@@ -171,31 +171,23 @@ integer!(
 fn integer<T: FromStr>(text: &str) -> Option<T> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).map_or((text, None), |(m, e)| (m, Some(e)));
     let (whole, fraction) = mantissa.split_once('.').map_or((mantissa, None), |(w, f)| (w, Some(f)));
-    let digits = whole.strip_prefix('-').unwrap_or(whole);
+    let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if !is_digits(digits) || fraction.is_some_and(|f| !is_digits(f)) || digits.len() > 1 && digits.starts_with('0') {
+    if !is_digits(whole) || !fraction.is_none_or(is_digits) || whole.len() > 1 && whole.starts_with('0') {
         return None;
     }
-    let exponent: i32 = exponent.map_or(Some(0), |e| e.parse().ok())?;
-    let fraction = fraction.unwrap_or_default().trim_end_matches('0');
-    // Longer than any integer: so many digits are not looked at, and so large a power is not written out.
-    if whole.len() > 64 || fraction.len() > 64 || exponent.abs() > 64 {
-        return None;
-    }
-    if fraction.is_empty() && exponent == 0 {
-        return whole.parse().ok();
-    }
+    let exponent: i64 = exponent.map_or(Some(0), |exponent| exponent.parse().ok())?;
+    let fraction = fraction.unwrap_or_default();
     let all = format!("{whole}{fraction}");
-    let zeros = exponent - i32::try_from(fraction.len()).ok()?;
-    if zeros >= 0 {
-        return format!("{all}{}", "0".repeat(usize::try_from(zeros).ok()?)).parse().ok();
+    let digits = all.trim_end_matches('0');
+    if digits.is_empty() {
+        return "0".parse().ok();
     }
-    let cut = all.len().checked_sub(usize::try_from(-zeros).ok()?)?;
-    let (kept, lost) = all.split_at(cut);
-    if lost.bytes().any(|b| b != b'0') {
-        return None;
-    }
-    if matches!(kept, "" | "-") { "0".parse().ok() } else { kept.parse().ok() }
+    // How many zeros follow the last digit that is none; negative if that digit is behind the point.
+    let zeros = i64::try_from(all.len() - digits.len()).ok()? - i64::try_from(fraction.len()).ok()?;
+    let zeros = usize::try_from(zeros.checked_add(exponent)?).ok()?;
+    // A larger power than any integer's is not written out.
+    (zeros <= 20).then(|| format!("{sign}{digits}{}", "0".repeat(zeros)).parse().ok())?
 }
 
 /// A double. `"NaN"`, `"Infinity"` and `"-Infinity"` are strings.
