@@ -72,6 +72,10 @@ class FakeServer(WorkerServiceServicer):
         self._ready.append(Task(task_token=token, contract=contract, input=payload, execution_id="order-1", **fields))
         self._wake.set()
 
+    def listed(self) -> set[str]:
+        """The tokens that the newest heartbeat listed."""
+        return self.heartbeats[-1] if self.heartbeats else set()
+
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
     async def RegisterWorker(self, request: pb.RegisterWorkerRequest, context: Context) -> pb.RegisterWorkerResponse:
