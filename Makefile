@@ -17,6 +17,23 @@ CLIPPY := $(CARGO) clippy --locked --quiet --all-targets -- --deny warnings
 help: ## Lists the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# --- Running ----------------------------------------------------------------------------------------------------------
+
+.PHONY: quickstart
+quickstart: ## Builds everything and runs the order example once, step by step
+	@PYTHON=$(PYTHON) scripts/quickstart
+
+.PHONY: dev
+dev: ## The same, and leaves server and worker running until Ctrl-C
+	@PYTHON=$(PYTHON) scripts/quickstart --stay
+
+.PHONY: bench
+bench: ## Measures a release build on a fresh database (BENCH="--steps 1 --concurrency 1" for other loads)
+	$(CARGO) build --locked --release --bin orbit
+	target/release/orbit bench --db target/bench/orbit.db $(BENCH)
+
+BENCH := --steps 10 --concurrency 128 --duration 10s --mode stream
+
 # --- Checks and tests -------------------------------------------------------------------------------------------------
 
 .PHONY: test
