@@ -32,7 +32,7 @@ bench: ## Measures a release build on a fresh database (BENCH="--steps 1 --concu
 	$(CARGO) build --locked --release --bin orbit
 	target/release/orbit bench --db target/bench/orbit.db $(BENCH)
 
-BENCH := --steps 10 --concurrency 128 --duration 10s --mode stream
+BENCH ?= --steps 10 --concurrency 128 --duration 10s --mode stream
 
 # --- Checks and tests -------------------------------------------------------------------------------------------------
 
@@ -53,6 +53,7 @@ lint: .venv/stamp .venv-generate/stamp
 	@$(STAGE) format-rust $(CARGO) fmt --check
 	@$(MAKE) --no-print-directory lint-protos lint-python
 	@$(STAGE) generated-code .venv-generate/bin/python scripts/generate_python.py --check
+	@$(STAGE) crates $(PYTHON) scripts/check_crates.py
 	@$(STAGE) clippy $(CLIPPY)
 	@RUSTDOCFLAGS='--deny warnings' $(STAGE) rustdoc $(CARGO) doc --locked --quiet --no-deps --document-private-items
 
