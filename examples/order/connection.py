@@ -59,7 +59,7 @@ class ConnectionLost(Exception):
 async def stream(
     stub: "WorkerServiceAsyncStub", session: Session, holdings: Holdings, heard: Callable[[], None]
 ) -> None:
-    """Works over one stream until it ends. `heard` is called for each frame that shows a server at work."""
+    """Works over one stream until it ends. `heard` is called whenever the server shows that it works."""
     call = stub.StreamTasks()
     # Tasks that were asked for on this stream and have not come yet.
     expected = 0
@@ -127,13 +127,13 @@ async def poll(stub: "WorkerServiceAsyncStub", session: Session, holdings: Holdi
             holdings.accept(response.tasks)
             if response.draining:
                 await asyncio.sleep(1.0)
-            else:
-                heard()
 
     async def beat() -> None:
         while True:
             response = await stub.Heartbeat(holdings.heartbeat(session.id), timeout=CALL_SECONDS)
             holdings.stop(response.stop)
+            if not response.draining:
+                heard()
             await asyncio.sleep(session.heartbeat_interval)
 
     async def report() -> None:

@@ -39,6 +39,8 @@ class Held:
     task: Task
     # The handler at work. None once the report is made.
     handler: "asyncio.Task[Report] | None" = None
+    # Whether the handler was asked to stop.
+    stopping: bool = False
     report: Report | None = None
     # Whether the report is on its way on the present connection.
     sent: bool = False
@@ -120,7 +122,8 @@ class Holdings:
         """Stops the handlers of tasks that the server does not want any more."""
         for token in tokens:
             held = self._held.get(token)
-            if held is not None and held.handler is not None:
+            if held is not None and held.handler is not None and not held.stopping:
+                held.stopping = True
                 log.info("%s is not wanted any more; stopping it", name(held.task))
                 held.handler.cancel()
 

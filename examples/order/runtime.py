@@ -188,7 +188,6 @@ class Worker:
                 # Shielded: a registration that is under way when the worker stops is finished and undone.
                 self._registering = asyncio.ensure_future(self._register(stub))
                 session = await asyncio.shield(self._registering)
-                heard()
                 while True:
                     # The server ends streams in order now and then; the session stays.
                     await self._connect(stub, session, self._holdings, heard)

@@ -26,7 +26,8 @@ CREATE TABLE IF NOT EXISTS done (
     CHECK ((kind = 'charge') = (cents IS NOT NULL))
 ) STRICT;
 CREATE VIEW IF NOT EXISTS ledger AS
-    SELECT idempotency_key, order_id, cents, result ->> 'receipt' AS receipt FROM done WHERE kind = 'charge';
+    SELECT idempotency_key, order_id, cents, json_extract(result, '$.receipt') AS receipt
+    FROM done WHERE kind = 'charge';
 """
 
 # How many pieces there are of something that is asked for the first time.

@@ -120,11 +120,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="which charges fail: a quarter of them, none, or the first N attempts of each",
     )
     parsed = parser.parse_args(arguments)
+    if not 1 <= parsed.slots <= 10_000:
+        parser.error("--slots is 1 to 10000")
     if parsed.charge_failures not in ("random", "never") and not parsed.charge_failures.isdigit():
         parser.error("--charge-failures is `random`, `never` or a number")
     return parsed
 
 
 if __name__ == "__main__":
+    # The worker says itself what happens to its connection, once; gRPC would repeat it in its own words.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
     sys.exit(asyncio.run(run(parse(sys.argv[1:]))))
