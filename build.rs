@@ -1,7 +1,10 @@
 //! Makes Rust from `proto/`: messages, services, their JSON form, the routes of the HTTP gateway, and the descriptors
 //! for reflection. No `protoc` is needed. A bad HTTP annotation fails the build.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 #[path = "build/gateway.rs"]
 mod gateway;
@@ -43,5 +46,14 @@ fn main() -> Result<(), Error> {
     let mut config = prost_build::Config::new();
     config.enable_type_names();
     tonic_prost_build::configure().compile_fds_with_config(compiler.file_descriptor_set(), config)?;
+    health(&out)
+}
+
+/// gRPC's own health service: compiled apart, since it is no part of the API that the gateway serves.
+fn health(out: &Path) -> Result<(), Error> {
+    let mut compiler = protox::Compiler::new(["proto"])?;
+    compiler.include_source_info(true).open_file("grpc/health/v1/health.proto")?;
+    fs::write(out.join("health.bin"), compiler.encode_file_descriptor_set())?;
+    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

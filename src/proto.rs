@@ -10,6 +10,15 @@ pub mod google {
     }
 }
 
+/// gRPC's health service.
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
+pub mod health {
+    tonic::include_proto!("grpc.health.v1");
+
+    /// Its descriptors, for reflection.
+    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/health.bin"));
+}
+
 /// Orbit's own packages.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
 pub mod orbit {

@@ -5,7 +5,11 @@
 //! - The stored event and the event of the API are one message, mapped in [`event`] and nowhere else.
 
 pub mod event;
+pub mod field;
+pub mod filter;
+pub mod page;
 pub mod payload;
+pub mod request;
 pub mod time;
 pub mod token;
 mod violation;
