@@ -8,7 +8,9 @@ use tonic_types::{ErrorDetail, StatusExt as _};
 
 /// The envelope of a status, as text on one line.
 pub(in crate::gateway) fn envelope(status: &Status) -> String {
-    let details = status.get_error_details_vec();
+    let mut details = status.get_error_details_vec();
+    // First what every error has, so that a script finds it at `details[0]`.
+    details.sort_by_key(|detail| !matches!(detail, ErrorDetail::ErrorInfo(_)));
     let error = Error {
         code: super::http_code(status.code(), &details).as_u16(),
         status: code_name(status.code()),
