@@ -75,7 +75,7 @@ test-unit:
 
 .PHONY: test-rust
 test-rust:
-	@$(STAGE) rust-tests $(CARGO) test --locked
+	@$(STAGE) rust-tests scripts/tee target/rust-tests.txt $(CARGO) test --locked
 
 # Twice: with the newest runtime and with the oldest that the stubs allow.
 .PHONY: test-python

@@ -1,0 +1,46 @@
+"""Lists the field cases that tests must cover: case, result, test. The argument is a file with `cargo test`'s output.
+
+A field case is a fault that people met in systems like this one, reduced to a small scenario. A test that covers one
+has its id in its name (`c013_a_late_success_counts`). Ends with 1 if a case has no test or a test failed.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+# The cases that the present features must pass, as numbers and ranges of odd numbers.
+REQUIRED = "1 3 7 9 11-19 21-27 29-33 35 39 47 49 67-81 91 95 101 125 127 129 133 137 139 141 147 151"
+
+# One line of `cargo test`, also with the time that some runners add.
+LINE = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (\w+)", re.MULTILINE)
+ID = re.compile(r"c(\d{3})(?=_)")
+
+
+def main() -> int:
+    results: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for name, result in LINE.findall(Path(sys.argv[1]).read_text()):
+        for number in ID.findall(name):
+            results[int(number)].append((name, result))
+
+    required = cases(REQUIRED)
+    for number in sorted(required | set(results)):
+        for name, result in results.get(number, [("no test", "MISSING")]):
+            print(f"C{number:03}  {result:7}  {name}")
+    missing = [number for number in required if number not in results]
+    failed = [name for tests in results.values() for name, result in tests if result != "ok"]
+    print(f"{len(required)} cases asked for, {len(missing)} without a test, {len(failed)} failed")
+    return 1 if missing or failed else 0
+
+
+def cases(text: str) -> set[int]:
+    """Reads the list above."""
+    found: set[int] = set()
+    for part in text.split():
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1, 2))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
