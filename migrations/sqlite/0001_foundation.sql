@@ -23,12 +23,13 @@ CREATE TABLE executions (
     CONSTRAINT executions_current_is_boolean CHECK (current IN (0, 1)),
     CONSTRAINT executions_state_is_known CHECK (state BETWEEN 1 AND 7),
     CONSTRAINT executions_closed_has_time CHECK ((state >= 3) = (close_time IS NOT NULL)),
-    CONSTRAINT executions_closed_sleeps CHECK (state < 3 OR wake_time IS NULL),
     CONSTRAINT executions_request_is_whole CHECK ((request_key IS NULL) = (request_content IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX executions_uid ON executions (uid);
 -- The fence of a start: one current execution an id.
 CREATE UNIQUE INDEX executions_current_id ON executions (namespace, id) WHERE current = 1;
+-- Which execution a start's request id made.
+CREATE INDEX executions_request ON executions (request_key) WHERE request_key IS NOT NULL;
 -- What is due.
 CREATE INDEX executions_wake ON executions (wake_time) WHERE wake_time IS NOT NULL AND quarantined IS NULL;
 -- Lists, newest first: all, by workflow; closed states and open ones through the state.
@@ -127,6 +128,7 @@ CREATE TABLE contracts (
     definition_key  INTEGER NOT NULL,
     CONSTRAINT contracts_once PRIMARY KEY (namespace, task_name, task_version, definition_key)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX contracts_definition ON contracts (definition_key);
 
 -- Sessions of workers. Written at registration and by presence; events cannot rebuild it.
 CREATE TABLE sessions (

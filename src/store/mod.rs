@@ -12,6 +12,18 @@
 //! # Design
 //! Rows hold bytes and keys; what events mean is known to `wire` and `domain` alone. Times are microseconds.
 
+mod check;
+pub mod faulty;
+pub mod memory;
+pub(crate) mod sql;
+pub mod sqlite;
+mod statistics;
+
+pub use faulty::Faulty;
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;
+pub use statistics::{Change, Statistics};
+
 use crate::domain::{SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -101,7 +113,7 @@ pub struct Append {
     pub ready_added: Vec<ReadyUnit>,
     /// Units that wait no longer.
     pub ready_removed: Vec<Arc<str>>,
-    /// New state of the row, if it changes.
+    /// New state of the row, if it changes; absent for a new execution, whose row has it.
     pub state: Option<StateChange>,
     /// What happens to the row's wake-up time.
     pub wake: WakeChange,
@@ -231,6 +243,12 @@ pub enum Committed {
     Written(ExecutionKey),
     /// Another writer took the number, or the id, first; nothing of this append was written.
     Conflict,
+    /// It contradicts itself or a rule of the schema, so it can never be written: a bug of who made it. Nothing of it
+    /// was written, and the rest of the batch does not suffer.
+    Failed {
+        /// The rule, in the store's words; without payloads.
+        what: String,
+    },
 }
 
 /// An execution's row.
@@ -352,7 +370,7 @@ pub struct DefinitionRow {
     pub json: String,
     /// The text that was deployed; empty if a message was.
     pub source: String,
-    /// Task contracts `name@version` that it uses.
+    /// Task contracts `name@version` that it uses; read back in order and without repeats.
     pub contracts: Vec<Arc<str>>,
     /// When it was deployed.
     pub create_time: Timestamp,
@@ -490,12 +508,15 @@ pub trait Store: Send + Sync + 'static {
     /// Commits a batch in one transaction with one sync; answers in the order of the batch.
     ///
     /// Two appends of one batch never go to the same execution, and never make the same id: the caller sees to it.
+    /// A number is taken only if it is the next one, so numbers have no gaps. After [`Error::Unavailable`] it is not
+    /// known whether the batch was written: the same batch (the same `batch_id`s) may be committed again, and what
+    /// stands there already is answered as written. The future may be dropped: the batch is then written or not.
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error>;
 
     /// Finds a row.
     async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error>;
 
-    /// All rows that have had this id and were started by this request.
+    /// The newest row that has had this id and was started by this request.
     async fn execution_by_request(&self, id: &str, key: [u8; 16]) -> Result<Option<ExecutionRow>, Error>;
 
     /// Reads an execution whole: its row, the newest snapshot, the history after it, its large payloads.
@@ -511,7 +532,7 @@ pub trait Store: Send + Sync + 'static {
         bytes_max: usize,
     ) -> Result<Vec<HistoryRow>, Error>;
 
-    /// Reads large payloads of an execution.
+    /// Reads large payloads of an execution, those of `digests` that it has, by digest.
     async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error>;
 
     /// Lists executions.
@@ -522,10 +543,10 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ExecutionRow>, Error>;
 
-    /// Counts executions by state, from the counters.
+    /// Counts executions by state, from the counters; a state without executions is absent.
     async fn count(&self) -> Result<BTreeMap<ExecutionState, u64>, Error>;
 
-    /// Executions with a wake-up time at or before `until`, earliest first, without quarantined ones.
+    /// Executions with a wake-up time at or before `until`, earliest first (then by key), without quarantined ones.
     async fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<(ExecutionKey, Timestamp)>, Error>;
 
     /// The first waiting units of a pool.
@@ -548,7 +569,8 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<DefinitionRow>, Error>;
 
-    /// Versions of contracts that deployed definitions use for a task of this name (`payments.charge` → `1`, `2`).
+    /// Versions of contracts that deployed definitions use for a task of this name (`payments.charge` → `1`, `2`), in
+    /// order of their text.
     async fn contract_versions(&self, task_name: &str) -> Result<Vec<String>, Error>;
 
     /// Stores a new session.
@@ -574,13 +596,14 @@ pub trait Store: Send + Sync + 'static {
     /// All held rows of a session, at most `limit`, in order of (execution, unit, delivery).
     async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error>;
 
-    /// Held rows of an execution.
+    /// Held rows of an execution, in order of (unit, delivery).
     async fn held_by_execution(&self, key: ExecutionKey) -> Result<Vec<HeldRow>, Error>;
 
-    /// Held rows whose session has no row any more, at most `limit`.
+    /// Held rows whose session has no row any more, at most `limit`, in order of (session, execution, unit, delivery).
     async fn held_without_session(&self, limit: usize) -> Result<Vec<HeldRow>, Error>;
 
-    /// Held rows with a missing token since before `missing_before`, or a beat overdue at `now`.
+    /// Held rows with a missing token since before `missing_before`, or a beat due at or before `now`: the first
+    /// `limit` of each kind, longest first, together in order of (execution, unit, delivery), cut at `limit`.
     async fn held_overdue(
         &self,
         missing_before: Timestamp,

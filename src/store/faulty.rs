@@ -1,0 +1,231 @@
+//! Test support: a store that fails when a plan says so.
+//!
+//! A simulation wraps the store of each life of its engine; the plan sees every call before it is made and decides its
+//! fate, from a seed that the caller owns. Not used by the server.
+
+use super::{
+    Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
+    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence, ReadyRow,
+    SessionRow, Size, Store,
+};
+use crate::domain::{SessionId, Timestamp};
+use async_trait::async_trait;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A call that is about to be made.
+#[derive(Clone, Copy, Debug)]
+pub enum Call<'a> {
+    /// [`Store::commit`] of this batch.
+    Commit(&'a [Append]),
+    /// Another method that writes, by its name.
+    Write(&'static str),
+    /// A method that reads, by its name.
+    Read(&'static str),
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It works.
+    Works,
+    /// It fails with [`Error::Unavailable`] and changes nothing.
+    FailsBefore,
+    /// It does its work and fails all the same: a lost COMMIT.
+    FailsAfter,
+    /// It works, and takes this long in tokio's time (half before the work and half after it).
+    Takes(Duration),
+    /// It does its work and never answers: what a process that is killed then would see.
+    Hangs,
+}
+
+/// Decides what becomes of each call.
+pub type Plan = Box<dyn FnMut(Call<'_>) -> Fate + Send>;
+
+/// A store whose calls meet the fate that a plan gives them.
+pub struct Faulty {
+    inner: Arc<dyn Store>,
+    plan: Mutex<Plan>,
+}
+
+impl std::fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Faulty({})", self.inner.kind())
+    }
+}
+
+impl Faulty {
+    /// Wraps a store.
+    pub fn new(inner: Arc<dyn Store>, plan: impl FnMut(Call<'_>) -> Fate + Send + 'static) -> Self {
+        Self { inner, plan: Mutex::new(Box::new(plan)) }
+    }
+
+    fn fate(&self, call: Call<'_>) -> Fate {
+        (self.plan.lock().unwrap_or_else(PoisonError::into_inner))(call)
+    }
+
+    async fn meet<T>(fate: Fate, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        match fate {
+            Fate::Works => work.await,
+            Fate::FailsBefore => Err(injected("before the work")),
+            Fate::FailsAfter => {
+                work.await?;
+                Err(injected("after the work"))
+            }
+            Fate::Takes(time) => {
+                pass(time / 2).await;
+                let answer = work.await;
+                pass(time / 2).await;
+                answer
+            }
+            Fate::Hangs => {
+                let _ = work.await;
+                std::future::pending().await
+            }
+        }
+    }
+
+    async fn read<T>(&self, method: &'static str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        Self::meet(self.fate(Call::Read(method)), work).await
+    }
+
+    async fn write<T>(&self, method: &'static str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        Self::meet(self.fate(Call::Write(method)), work).await
+    }
+}
+
+/// Lets tokio's time pass, which a simulation pauses and moves.
+async fn pass(time: Duration) {
+    let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
+}
+
+fn injected(when: &str) -> Error {
+    Error::Unavailable(Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(format!("injected fault {when}"))))
+}
+
+#[async_trait]
+impl Store for Faulty {
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    fn opened(&self) -> Opened {
+        self.inner.opened()
+    }
+
+    async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
+        let fate = self.fate(Call::Commit(&batch));
+        Self::meet(fate, self.inner.commit(batch)).await
+    }
+
+    async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error> {
+        self.read("execution", self.inner.execution(find)).await
+    }
+
+    async fn execution_by_request(&self, id: &str, key: [u8; 16]) -> Result<Option<ExecutionRow>, Error> {
+        self.read("execution_by_request", self.inner.execution_by_request(id, key)).await
+    }
+
+    async fn load(&self, key: ExecutionKey) -> Result<Option<Loaded>, Error> {
+        self.read("load", self.inner.load(key)).await
+    }
+
+    async fn history(&self, key: ExecutionKey, after_number: u64, rows_max: usize, bytes_max: usize) -> Result<Vec<HistoryRow>, Error> {
+        self.read("history", self.inner.history(key, after_number, rows_max, bytes_max)).await
+    }
+
+    async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error> {
+        self.read("payloads", self.inner.payloads(key, digests)).await
+    }
+
+    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<Vec<ExecutionRow>, Error> {
+        self.read("list", self.inner.list(filter, after, limit)).await
+    }
+
+    async fn count(&self) -> Result<BTreeMap<ExecutionState, u64>, Error> {
+        self.read("count", self.inner.count()).await
+    }
+
+    async fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<(ExecutionKey, Timestamp)>, Error> {
+        self.read("due", self.inner.due(until, limit)).await
+    }
+
+    async fn ready(&self, pool: &Pool, limit: usize) -> Result<Vec<ReadyRow>, Error> {
+        self.read("ready", self.inner.ready(pool, limit)).await
+    }
+
+    async fn quarantine(&self, key: ExecutionKey, why: &str) -> Result<(), Error> {
+        self.write("quarantine", self.inner.quarantine(key, why)).await
+    }
+
+    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
+        self.write("put_definition", self.inner.put_definition(row)).await
+    }
+
+    async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error> {
+        self.read("definition", self.inner.definition(find)).await
+    }
+
+    async fn definitions(&self, name: Option<&str>, after: Option<(&str, &[u8])>, limit: usize) -> Result<Vec<DefinitionRow>, Error> {
+        self.read("definitions", self.inner.definitions(name, after, limit)).await
+    }
+
+    async fn contract_versions(&self, task_name: &str) -> Result<Vec<String>, Error> {
+        self.read("contract_versions", self.inner.contract_versions(task_name)).await
+    }
+
+    async fn put_session(&self, row: &SessionRow) -> Result<(), Error> {
+        self.write("put_session", self.inner.put_session(row)).await
+    }
+
+    async fn resume_session(&self, row: &SessionRow) -> Result<Option<SessionRow>, Error> {
+        self.write("resume_session", self.inner.resume_session(row)).await
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, Error> {
+        self.read("session", self.inner.session(id)).await
+    }
+
+    async fn sessions(&self, after: Option<SessionId>, limit: usize) -> Result<Vec<SessionRow>, Error> {
+        self.read("sessions", self.inner.sessions(after, limit)).await
+    }
+
+    async fn end_session(&self, id: SessionId, contact_time: Option<Timestamp>) -> Result<bool, Error> {
+        self.write("end_session", self.inner.end_session(id, contact_time)).await
+    }
+
+    async fn presence(&self, presence: &Presence) -> Result<Option<Timestamp>, Error> {
+        self.write("presence", self.inner.presence(presence)).await
+    }
+
+    async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.read("held_by_session", self.inner.held_by_session(id, limit)).await
+    }
+
+    async fn held_by_execution(&self, key: ExecutionKey) -> Result<Vec<HeldRow>, Error> {
+        self.read("held_by_execution", self.inner.held_by_execution(key)).await
+    }
+
+    async fn held_without_session(&self, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.read("held_without_session", self.inner.held_without_session(limit)).await
+    }
+
+    async fn held_overdue(&self, missing_before: Timestamp, now: Timestamp, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.read("held_overdue", self.inner.held_overdue(missing_before, now, limit)).await
+    }
+
+    async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {
+        self.write("delete_held", self.inner.delete_held(rows)).await
+    }
+
+    async fn size(&self) -> Result<Size, Error> {
+        self.inner.size().await
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.inner.close().await
+    }
+}

@@ -1,0 +1,202 @@
+//! The model: what a store does, as simply as it can be said. Nothing is lost while the process lives, nothing waits.
+//!
+//! Deterministic: ordered maps under one lock, no clock, no randomness. A clone is the same store, so that a test can
+//! stop an engine and start another one on what the first left behind.
+
+mod commit;
+mod tables;
+
+use super::statistics::Totals;
+use super::{
+    Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
+    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence, ReadyRow,
+    SessionRow, Size, Statistics, Store,
+};
+use crate::domain::{SessionId, Timestamp};
+use async_trait::async_trait;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tables::Tables;
+
+/// A store in memory.
+#[derive(Clone, Default)]
+pub struct MemoryStore {
+    tables: Arc<Mutex<Tables>>,
+    totals: Arc<Totals>,
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MemoryStore")
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What has been written since the store was made.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.totals.read()
+    }
+
+    /// Marks events up to this number as trimmed, which so far only tests do.
+    pub fn set_floor(&self, key: ExecutionKey, number: u64) {
+        if let Some(execution) = self.tables().executions.get_mut(&key) {
+            execution.floor = number;
+            execution.history.retain(|_, row| row.last_number > number);
+        }
+    }
+
+    // A panic under the lock is a bug of this file; the maps are still the best that is known.
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write<T>(&self, work: impl FnOnce(&mut Tables, &mut Statistics) -> T) -> T {
+        let mut changes = Statistics::default();
+        let answer = work(&mut self.tables(), &mut changes);
+        self.totals.committed(&changes);
+        answer
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
+    fn opened(&self) -> Opened {
+        Opened { newest_now: self.tables().newest_now(), schema_version: 0 }
+    }
+
+    async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
+        Ok(self.write(|tables, changes| batch.iter().map(|append| tables.commit(append, changes)).collect()))
+    }
+
+    async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error> {
+        Ok(self.tables().find(find).map(|execution| execution.row.clone()))
+    }
+
+    async fn execution_by_request(&self, id: &str, key: [u8; 16]) -> Result<Option<ExecutionRow>, Error> {
+        let tables = self.tables();
+        let asked = |row: &ExecutionRow| *row.id == *id && row.request.is_some_and(|request| request.key == key);
+        Ok(tables.executions.values().rev().map(|execution| &execution.row).find(|row| asked(row)).cloned())
+    }
+
+    async fn load(&self, key: ExecutionKey) -> Result<Option<Loaded>, Error> {
+        Ok(self.tables().executions.get(&key).map(tables::Execution::load))
+    }
+
+    async fn history(&self, key: ExecutionKey, after_number: u64, rows_max: usize, bytes_max: usize) -> Result<Vec<HistoryRow>, Error> {
+        let tables = self.tables();
+        Ok(tables.executions.get(&key).map(|execution| execution.history(after_number, rows_max, bytes_max)).unwrap_or_default())
+    }
+
+    async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error> {
+        let tables = self.tables();
+        let mut found = tables.executions.get(&key).map(tables::Execution::payloads).unwrap_or_default();
+        found.retain(|payload| digests.contains(&payload.sha256));
+        Ok(found)
+    }
+
+    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<Vec<ExecutionRow>, Error> {
+        Ok(self.tables().list(filter, after, limit))
+    }
+
+    async fn count(&self) -> Result<BTreeMap<ExecutionState, u64>, Error> {
+        let counters = self.tables().counters.clone();
+        Ok(counters.into_iter().filter(|(_, count)| *count > 0).collect())
+    }
+
+    async fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<(ExecutionKey, Timestamp)>, Error> {
+        Ok(self.tables().due(until, limit))
+    }
+
+    async fn ready(&self, pool: &Pool, limit: usize) -> Result<Vec<ReadyRow>, Error> {
+        Ok(self.tables().ready(pool, limit))
+    }
+
+    async fn quarantine(&self, key: ExecutionKey, why: &str) -> Result<(), Error> {
+        self.write(|tables, changes| tables.quarantine(key, why, changes));
+        Ok(())
+    }
+
+    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
+        Ok(self.write(|tables, changes| tables.put_definition(row, changes)))
+    }
+
+    async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error> {
+        Ok(self.tables().definition(find))
+    }
+
+    async fn definitions(&self, name: Option<&str>, after: Option<(&str, &[u8])>, limit: usize) -> Result<Vec<DefinitionRow>, Error> {
+        Ok(self.tables().definitions(name, after, limit))
+    }
+
+    async fn contract_versions(&self, task_name: &str) -> Result<Vec<String>, Error> {
+        Ok(self.tables().contract_versions(task_name))
+    }
+
+    async fn put_session(&self, row: &SessionRow) -> Result<(), Error> {
+        self.write(|tables, changes| tables.put_session(row, changes));
+        Ok(())
+    }
+
+    async fn resume_session(&self, row: &SessionRow) -> Result<Option<SessionRow>, Error> {
+        Ok(self.write(|tables, changes| tables.resume_session(row, changes)))
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, Error> {
+        Ok(self.tables().sessions.get(&id).cloned())
+    }
+
+    async fn sessions(&self, after: Option<SessionId>, limit: usize) -> Result<Vec<SessionRow>, Error> {
+        let tables = self.tables();
+        Ok(tables.sessions.values().filter(|row| after.is_none_or(|after| row.id > after)).take(limit).cloned().collect())
+    }
+
+    async fn end_session(&self, id: SessionId, contact_time: Option<Timestamp>) -> Result<bool, Error> {
+        Ok(self.write(|tables, changes| tables.end_session(id, contact_time, changes)))
+    }
+
+    async fn presence(&self, presence: &Presence) -> Result<Option<Timestamp>, Error> {
+        Ok(self.write(|tables, changes| tables.presence(presence, changes)))
+    }
+
+    async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        Ok(self.tables().held.values().filter(|row| row.session == id).take(limit).cloned().collect())
+    }
+
+    async fn held_by_execution(&self, key: ExecutionKey) -> Result<Vec<HeldRow>, Error> {
+        Ok(self.tables().held.values().filter(|row| row.execution == key).cloned().collect())
+    }
+
+    async fn held_without_session(&self, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        Ok(self.tables().held_without_session(limit))
+    }
+
+    async fn held_overdue(&self, missing_before: Timestamp, now: Timestamp, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        Ok(self.tables().held_overdue(missing_before, now, limit))
+    }
+
+    async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {
+        self.write(|tables, changes| tables.delete_held(rows, changes));
+        Ok(())
+    }
+
+    async fn size(&self) -> Result<Size, Error> {
+        Ok(Size::default())
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}

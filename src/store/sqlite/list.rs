@@ -1,0 +1,160 @@
+//! Lists executions, newest start first: each filter walks the one index that leaves the least to pass over.
+//!
+//! | filter | walks |
+//! | --- | --- |
+//! | states that few executions have (by the counters) | `executions_state`, one walk a state, merged |
+//! | a label | `labels_once` of the first label; the others are looked up |
+//! | a workflow | `executions_workflow` |
+//! | other states | `executions_state` |
+//! | nothing, or all states | `executions_start` |
+//!
+//! Each of them ends with (`start_time`, `key`), so a page begins where the one before ended (a keyset, no offset), and
+//! what else is asked is checked row by row.
+
+use super::connection::{Values, begin_read, end_read, made, rows};
+use super::executions::{count, execution_row, limit};
+use crate::store::{ExecutionRow, ExecutionState, ListCursor, ListFilter, NAMESPACE, sql::EXECUTION_COLUMNS};
+use sqlx::sqlite::SqliteConnection;
+use std::{collections::BTreeMap, fmt::Write as _};
+
+/// So many executions are walked over in some 20 ms, so states that have fewer are the best way in.
+const STATE_IS_RARE: u64 = 10_000;
+
+pub(super) async fn list(
+    connection: &mut SqliteConnection,
+    filter: &ListFilter,
+    after: Option<ListCursor>,
+    most: usize,
+) -> sqlx::Result<Vec<ExecutionRow>> {
+    begin_read(connection).await?;
+    let counts = if filter.states.is_empty() { BTreeMap::new() } else { count(connection).await? };
+    let (text, values) = statement(filter, &counts, after, most);
+    let page = rows(connection, made(text.into()), values).await?;
+    end_read(connection).await?;
+    page.iter().map(execution_row).collect()
+}
+
+/// The index that a list walks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Walk {
+    Start,
+    Workflow,
+    State,
+    Label,
+}
+
+fn walk(filter: &ListFilter, states: &[ExecutionState], counts: &BTreeMap<ExecutionState, u64>) -> Walk {
+    let some_states = !states.is_empty();
+    let in_states: u64 = states.iter().filter_map(|state| counts.get(state)).sum();
+    if some_states && in_states <= STATE_IS_RARE {
+        Walk::State
+    } else if !filter.labels.is_empty() {
+        Walk::Label
+    } else if filter.workflow.is_some() {
+        Walk::Workflow
+    } else if some_states {
+        Walk::State
+    } else {
+        Walk::Start
+    }
+}
+
+/// Text and values of the list's statement; the text depends on the shape of the filter alone.
+pub(super) fn statement(
+    filter: &ListFilter,
+    counts: &BTreeMap<ExecutionState, u64>,
+    after: Option<ListCursor>,
+    most: usize,
+) -> (String, Values) {
+    let mut states = filter.states.clone();
+    states.sort_unstable();
+    states.dedup();
+    if states.len() == ExecutionState::ALL.len() {
+        states.clear();
+    }
+    let walk = walk(filter, &states, counts);
+    let mut statement = Statement { text: String::new(), values: Values::default() };
+    if walk == Walk::State {
+        for (index, state) in states.iter().enumerate() {
+            if index > 0 {
+                statement.text.push_str(" UNION ALL ");
+            }
+            statement.arm(walk, filter, after, std::slice::from_ref(state));
+        }
+    } else {
+        statement.arm(walk, filter, after, &states);
+    }
+    let order = if walk == Walk::Label { "l.start_time DESC, l.execution_key DESC" } else { "e.start_time DESC, e.key DESC" };
+    // The order of a UNION is told by its result columns.
+    let order = if states.len() > 1 && walk == Walk::State { "start_time DESC, key DESC" } else { order };
+    let place = statement.place(limit(most));
+    write!(statement.text, " ORDER BY {order} LIMIT {place}").expect("a string takes all text");
+    (statement.text, statement.values)
+}
+
+struct Statement {
+    text: String,
+    values: Values,
+}
+
+impl Statement {
+    fn place<T: for<'q> sqlx::Encode<'q, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>>(&mut self, value: T) -> String {
+        self.values.push(value);
+        format!("${}", self.values.len())
+    }
+
+    fn and<T: for<'q> sqlx::Encode<'q, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>>(&mut self, left: &str, value: T) {
+        let place = self.place(value);
+        write!(self.text, " AND {left} {place}").expect("a string takes all text");
+    }
+
+    fn arm(&mut self, walk: Walk, filter: &ListFilter, after: Option<ListCursor>, states: &[ExecutionState]) {
+        let (from, namespace, time, key) = match walk {
+            Walk::Start => ("executions AS e INDEXED BY executions_start", "e.namespace", "e.start_time", "e.key"),
+            Walk::Workflow => ("executions AS e INDEXED BY executions_workflow", "e.namespace", "e.start_time", "e.key"),
+            Walk::State => ("executions AS e INDEXED BY executions_state", "e.namespace", "e.start_time", "e.key"),
+            Walk::Label => {
+                ("labels AS l CROSS JOIN executions AS e ON e.key = l.execution_key", "l.namespace", "l.start_time", "l.execution_key")
+            }
+        };
+        let namespace_place = self.place(NAMESPACE);
+        write!(self.text, "SELECT {EXECUTION_COLUMNS} FROM {from} WHERE {namespace} = {namespace_place}").expect("a string takes all text");
+        let mut labels = filter.labels.iter();
+        if walk == Walk::Label
+            && let Some((label, value)) = labels.next()
+        {
+            self.and("l.key =", label.as_str());
+            self.and("l.value =", value.as_str());
+        }
+        match states {
+            [] => {}
+            [state] => self.and("e.state =", *state as i64),
+            several => {
+                let numbers: Vec<String> = several.iter().map(|state| (*state as i64).to_string()).collect();
+                write!(self.text, " AND e.state IN ({})", numbers.join(", ")).expect("a string takes all text");
+            }
+        }
+        if let Some(workflow) = &filter.workflow {
+            self.and("e.workflow =", workflow.clone());
+        }
+        if let Some(from) = filter.start_from {
+            self.and(&format!("{time} >="), from.as_micros());
+        }
+        if let Some(until) = filter.start_until {
+            self.and(&format!("{time} <"), until.as_micros());
+        }
+        if let Some(cursor) = after {
+            let (at, after_key) = (self.place(cursor.start_time.as_micros()), self.place(cursor.key.0));
+            write!(self.text, " AND ({time}, {key}) < ({at}, {after_key})").expect("a string takes all text");
+        }
+        for (label, value) in labels {
+            let (label, value) = (self.place(label.as_str()), self.place(value.as_str()));
+            write!(
+                self.text,
+                " AND EXISTS (SELECT 1 FROM labels AS o WHERE o.namespace = {namespace_place} AND o.key = {label} \
+                 AND o.value = {value} AND o.start_time = e.start_time AND o.execution_key = e.key)"
+            )
+            .expect("a string takes all text");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! SQLite: one file, one server.
+//!
+//! - What is answered as written is on the disk: WAL with `synchronous=FULL`, read back at the start.
+//! - One connection writes, in transactions that begin IMMEDIATE; a few read. Reads never wait for commits.
+//! - No change that a caller stops waiting for is broken off: it runs in a task of its own.
+//! - A lock file beside the database keeps a second server out; a newer schema is refused; an older one is copied before it
+//!   is brought up to date.
+//! - The log is copied into the database by a task of its own ([`checkpoint`]), and no read is older than
+//!   [`Options::read_age_max`], so the log stays short.
+
+mod checkpoint;
+mod commit;
+mod connection;
+mod definitions;
+mod error;
+mod executions;
+mod list;
+mod open;
+mod sessions;
+
+use super::statistics::Totals;
+use super::{
+    Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
+    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence, ReadyRow,
+    SessionRow, Size, Statistics, Store, sql,
+};
+use crate::domain::{SessionId, Timestamp};
+use async_trait::async_trait;
+use checkpoint::Checkpointer;
+use connection::{Readers, Transaction, Values, Writer};
+use futures_util::future::BoxFuture;
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::Mutex;
+
+/// Bytes of a page: one history row of a usual step fits many times, and the tables stay shallow.
+const PAGE_BYTES: u32 = 8192;
+
+/// How the database is opened. [`Default`] is right for a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Connections that read, at least 1. Default 4; a read beyond them waits for one.
+    pub readers: u32,
+    /// Longest that a read may take, waiting included. Default 10 s; a longer one fails with [`Error::Unavailable`].
+    pub read_age_max: Duration,
+    /// How long a write waits for another process that writes to the file, which only tools do. Default 5 s.
+    pub busy_timeout: Duration,
+    /// Page cache of the writing connection, in bytes. Default 64 MiB.
+    pub writer_cache_bytes: u64,
+    /// Page cache of each reading connection, in bytes. Default 8 MiB.
+    pub reader_cache_bytes: u64,
+    /// Bytes of log that wait to be copied into the database before that is done. Default 16 MiB.
+    pub log_copy_bytes: u64,
+    /// Bytes of log after which it begins anew. Default 64 MiB.
+    pub log_restart_bytes: u64,
+    /// Bytes of log file (a reader kept it from beginning anew) from which it is cut to nothing then. Default 128 MiB.
+    pub log_truncate_bytes: u64,
+    /// Does not sync commits: a power loss then loses acknowledged work. Only to show that a test notices. Default false.
+    pub unsafe_without_sync: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            readers: 4,
+            read_age_max: Duration::from_secs(10),
+            busy_timeout: Duration::from_secs(5),
+            writer_cache_bytes: 64 << 20,
+            reader_cache_bytes: 8 << 20,
+            log_copy_bytes: 16 << 20,
+            log_restart_bytes: 64 << 20,
+            log_truncate_bytes: 128 << 20,
+            unsafe_without_sync: false,
+        }
+    }
+}
+
+/// A store in a SQLite database.
+pub struct SqliteStore {
+    path: PathBuf,
+    log: PathBuf,
+    writer: Arc<Mutex<Writer>>,
+    readers: Readers,
+    checkpointer: Mutex<Option<Checkpointer>>,
+    totals: Arc<Totals>,
+    opened: Opened,
+    lock: Mutex<Option<File>>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SqliteStore({})", self.path.display())
+    }
+}
+
+impl SqliteStore {
+    /// Opens the database, makes it if it is not there (its directory must be), and brings its schema up to date.
+    ///
+    /// [`Error::Refused`] says in plain words what to do something about: another server has it open, a newer version
+    /// wrote it, it is no database of ours, its directory is missing.
+    pub async fn open(path: &Path, options: Options) -> Result<Self, Error> {
+        open::open(path, &options).await
+    }
+
+    /// What has been written since the store was opened.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.totals.read()
+    }
+
+    /// Writes in a transaction of its own, in a task of its own.
+    async fn write<T, W>(&self, work: W) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        W: for<'t> FnOnce(&'t mut Transaction) -> BoxFuture<'t, sqlx::Result<T>> + Send + 'static,
+    {
+        let writer = self.writer.clone();
+        unbroken(async move {
+            let mut writer = writer.lock().await;
+            let mut transaction = writer.begin().await?;
+            let answer = work(&mut transaction).await;
+            Ok(writer.finish(transaction, answer).await?)
+        })
+        .await
+    }
+}
+
+/// Runs to its end, though the caller may stop waiting. A panic in it is the caller's.
+async fn unbroken<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(answer) => answer,
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is going; nothing waits for an answer any more.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn kind(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn opened(&self) -> Opened {
+        self.opened
+    }
+
+    async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
+        let writer = self.writer.clone();
+        unbroken(async move { commit::commit(&mut *writer.lock().await, &batch).await }).await
+    }
+
+    async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error> {
+        self.readers.read(async |reader| executions::execution(reader, find).await).await
+    }
+
+    async fn execution_by_request(&self, id: &str, key: [u8; 16]) -> Result<Option<ExecutionRow>, Error> {
+        self.readers.read(async |reader| executions::execution_by_request(reader, id, key).await).await
+    }
+
+    async fn load(&self, key: ExecutionKey) -> Result<Option<Loaded>, Error> {
+        self.readers.read(async |reader| executions::load(reader, key).await).await
+    }
+
+    async fn history(&self, key: ExecutionKey, after_number: u64, rows_max: usize, bytes_max: usize) -> Result<Vec<HistoryRow>, Error> {
+        self.readers.read(async |reader| executions::history(reader, key, after_number, rows_max, bytes_max).await).await
+    }
+
+    async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error> {
+        self.readers.read(async |reader| executions::payloads(reader, key, digests).await).await
+    }
+
+    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<Vec<ExecutionRow>, Error> {
+        self.readers.read(async |reader| list::list(reader, filter, after, limit).await).await
+    }
+
+    async fn count(&self) -> Result<BTreeMap<ExecutionState, u64>, Error> {
+        self.readers.read(async |reader| executions::count(reader).await).await
+    }
+
+    async fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<(ExecutionKey, Timestamp)>, Error> {
+        self.readers.read(async |reader| executions::due(reader, until, limit).await).await
+    }
+
+    async fn ready(&self, pool: &Pool, limit: usize) -> Result<Vec<ReadyRow>, Error> {
+        self.readers.read(async |reader| executions::ready(reader, pool, limit).await).await
+    }
+
+    async fn quarantine(&self, key: ExecutionKey, why: &str) -> Result<(), Error> {
+        let why = why.to_owned();
+        self.write(move |transaction| {
+            Box::pin(async move {
+                let values = Values::default().with(key.0).with(why);
+                transaction.run(Change::ExecutionUpdated, sql::QUARANTINE, values).await?;
+                transaction.run(Change::ReadyDeleted, sql::QUARANTINE_READY, Values::default().with(key.0)).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
+        let row = row.clone();
+        self.write(move |transaction| Box::pin(async move { definitions::put(transaction, &row).await })).await
+    }
+
+    async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error> {
+        self.readers.read(async |reader| definitions::definition(reader, find).await).await
+    }
+
+    async fn definitions(&self, name: Option<&str>, after: Option<(&str, &[u8])>, limit: usize) -> Result<Vec<DefinitionRow>, Error> {
+        self.readers.read(async |reader| definitions::definitions(reader, name, after, limit).await).await
+    }
+
+    async fn contract_versions(&self, task_name: &str) -> Result<Vec<String>, Error> {
+        self.readers.read(async |reader| definitions::contract_versions(reader, task_name).await).await
+    }
+
+    async fn put_session(&self, row: &SessionRow) -> Result<(), Error> {
+        let row = row.clone();
+        self.write(move |transaction| Box::pin(async move { sessions::put(transaction, &row).await })).await
+    }
+
+    async fn resume_session(&self, row: &SessionRow) -> Result<Option<SessionRow>, Error> {
+        let row = row.clone();
+        self.write(move |transaction| Box::pin(async move { sessions::resume(transaction, &row).await })).await
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, Error> {
+        self.readers.read(async |reader| sessions::session(reader, id).await).await
+    }
+
+    async fn sessions(&self, after: Option<SessionId>, limit: usize) -> Result<Vec<SessionRow>, Error> {
+        self.readers.read(async |reader| sessions::sessions(reader, after, limit).await).await
+    }
+
+    async fn end_session(&self, id: SessionId, contact_time: Option<Timestamp>) -> Result<bool, Error> {
+        self.write(move |transaction| Box::pin(sessions::end(transaction, id, contact_time))).await
+    }
+
+    async fn presence(&self, presence: &Presence) -> Result<Option<Timestamp>, Error> {
+        let presence = presence.clone();
+        self.write(move |transaction| Box::pin(async move { sessions::presence(transaction, &presence).await })).await
+    }
+
+    async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.readers.read(async |reader| sessions::held_by_session(reader, id, limit).await).await
+    }
+
+    async fn held_by_execution(&self, key: ExecutionKey) -> Result<Vec<HeldRow>, Error> {
+        self.readers.read(async |reader| sessions::held_by_execution(reader, key).await).await
+    }
+
+    async fn held_without_session(&self, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.readers.read(async |reader| sessions::held_without_session(reader, limit).await).await
+    }
+
+    async fn held_overdue(&self, missing_before: Timestamp, now: Timestamp, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.readers.read(async |reader| sessions::held_overdue(reader, missing_before, now, limit).await).await
+    }
+
+    async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {
+        let rows = rows.to_vec();
+        self.write(move |transaction| Box::pin(async move { sessions::delete_held(transaction, &rows).await })).await
+    }
+
+    async fn size(&self) -> Result<Size, Error> {
+        let bytes = |path: PathBuf| async move { tokio::fs::metadata(path).await.map_or(0, |file| file.len()) };
+        let log_bytes = bytes(self.log.clone()).await;
+        Ok(Size { database_bytes: bytes(self.path.clone()).await + log_bytes, log_bytes })
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        if let Some(checkpointer) = self.checkpointer.lock().await.take() {
+            checkpointer.stop().await;
+        }
+        self.readers.close().await;
+        let closed = self.writer.lock().await.close().await;
+        drop(self.lock.lock().await.take());
+        closed.map_err(error::from_sqlx)
+    }
+}

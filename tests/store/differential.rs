@@ -1,0 +1,368 @@
+//! One random history over all stores: every answer must be equal.
+//!
+//! Keys may differ between stores, so they are told by the execution's place among all that were ever tried.
+
+use crate::make::*;
+use orbit::domain::{SessionId, Uid};
+use orbit::store::{
+    Append, Committed, ExecutionKey, ExecutionRow, ExecutionState, Find, HeldRow, ListCursor, ListFilter, MemoryStore,
+    NodeRow, Presence, StateChange, Store, Target, WakeChange,
+};
+use std::{collections::BTreeMap, fmt::Debug};
+
+/// SplitMix64: small, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize].clone()
+    }
+}
+
+/// What the test knows of an execution, to make appends that fit more often than not.
+#[derive(Clone)]
+struct Known {
+    uid: u128,
+    newest: u64,
+    state: ExecutionState,
+    past: Vec<Append>,
+}
+
+/// A store with the keys that it gave to executions.
+struct Subject<'a> {
+    store: &'a dyn Store,
+    keys: BTreeMap<u128, ExecutionKey>,
+}
+
+impl Subject<'_> {
+    fn key(&self, uid: u128) -> ExecutionKey {
+        self.keys.get(&uid).copied().unwrap_or(ExecutionKey(1 << 40))
+    }
+
+    fn uid(&self, key: ExecutionKey) -> u128 {
+        *self.keys.iter().find(|(_, known)| **known == key).expect("a key that was given").0
+    }
+
+    fn row(&self, mut row: ExecutionRow) -> ExecutionRow {
+        row.key = ExecutionKey(i64::try_from(self.uid(row.key)).unwrap());
+        row
+    }
+
+    fn held(&self, mut row: HeldRow) -> HeldRow {
+        row.execution = ExecutionKey(i64::try_from(self.uid(row.execution)).unwrap());
+        row
+    }
+}
+
+#[tokio::test]
+async fn all_stores_give_equal_answers_to_a_random_history() {
+    let seed = std::env::var("SEED").ok().map_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0, |seed| seed.parse().unwrap());
+    println!("SEED={seed}");
+    let memory = MemoryStore::new();
+    let sqlite = crate::temporary().await;
+    let mut subjects = [
+        Subject { store: &memory, keys: BTreeMap::new() },
+        Subject { store: &sqlite.store, keys: BTreeMap::new() },
+    ];
+    let mut random = Random(seed);
+    let mut known: Vec<Known> = Vec::new();
+    for step in 0..400 {
+        match random.below(10) {
+            0..=6 => commit(&mut random, &mut known, &mut subjects).await,
+            7 => presence(&mut random, &known, &subjects).await,
+            8 => sessions(&mut random, &subjects).await,
+            _ => quarantine(&mut random, &known, &subjects).await,
+        }
+        compare_reads(&mut random, &known, &subjects).await;
+        if step % 40 == 0 {
+            compare_everything(&known, &subjects).await;
+        }
+    }
+    compare_everything(&known, &subjects).await;
+}
+
+fn equal<T: PartialEq + Debug>(answers: Vec<T>, what: &str) -> T {
+    let mut answers = answers.into_iter();
+    let model = answers.next().unwrap();
+    for answer in answers {
+        assert_eq!(answer, model, "{what}");
+    }
+    model
+}
+
+/// Asks every store the same, with its own keys.
+macro_rules! ask {
+    ($subjects:expr, $what:expr, |$subject:ident| $answer:expr) => {{
+        let mut answers = Vec::new();
+        for $subject in $subjects.iter() {
+            answers.push($answer);
+        }
+        equal(answers, &format!("{:?}", $what))
+    }};
+}
+
+fn random_start(random: &mut Random, number: u128) -> Append {
+    let mut labels = Vec::new();
+    if random.one_in(2) {
+        labels.push(("tenant", random.of(&["a", "b"])));
+    }
+    if random.one_in(3) {
+        labels.push(("day", random.of(&["1", "2"])));
+    }
+    let begin = with_labels(start(&format!("id-{}", random.below(60)), number), &labels);
+    let begin = if random.one_in(3) { with_request(begin, random.below(4) as u8) } else { begin };
+    let closed = random.one_in(6);
+    with_row(begin, |row| {
+        row.workflow = random.of(&["order", "refund"]).into();
+        row.start_time = time(random.below(8) as i64);
+        row.state = if closed { random.of(&[ExecutionState::Succeeded, ExecutionState::Failed]) } else { ExecutionState::Running };
+        row.close_time = closed.then(|| time(50));
+    })
+}
+
+/// Gives an append things that go with it.
+fn adorned(random: &mut Random, append: Append) -> Append {
+    let units = ["charge", "ship", "pack", "bill"];
+    let mut append = append;
+    append.events = vec![random.below(256) as u8; random.below(2000) as usize].into();
+    append.run = 1 + random.below(2) as u32;
+    if random.one_in(3) {
+        append.ready_added.push(unit(random.of(&units), 1 + random.below(5) as u8, random.below(9) as i64));
+    }
+    if random.one_in(3) {
+        append.ready_removed.push(random.of(&units).into());
+    }
+    if random.one_in(3) {
+        append.wake = WakeChange::Set(random.one_in(2).then(|| time(random.below(20) as i64)));
+    }
+    if random.one_in(5) {
+        append.snapshot = Some(snapshot(append.last_number - random.below(append.last_number)));
+    }
+    if random.one_in(5) {
+        let digest = random.below(3) as u8;
+        append.payloads.push(payload(digest, &format!("{digest}")));
+    }
+    append
+}
+
+/// A batch of starts and appends, stale ones and repeated ones among them.
+async fn commit(random: &mut Random, known: &mut Vec<Known>, subjects: &mut [Subject<'_>]) {
+    // Appends with the execution that they go to, by uid; no execution and no id twice.
+    let mut batch: Vec<(u128, Append)> = Vec::new();
+    let mut used = std::collections::BTreeSet::new();
+    let mut next_uid = known.last().map_or(1, |known| known.uid + 1);
+    for _ in 0..=random.below(12) {
+        if known.is_empty() || random.one_in(3) {
+            let begin = random_start(random, next_uid);
+            let begin = adorned(random, begin);
+            let Target::New(row) = &begin.target else { unreachable!() };
+            if used.insert(row.id.to_string()) {
+                batch.push((next_uid, begin));
+                next_uid += 1;
+            }
+            continue;
+        }
+        let target = random.of(known);
+        if !used.insert(target.uid.to_string()) {
+            continue;
+        }
+        let append = match random.below(6) {
+            0 => random.of(&target.past),
+            1 => {
+                let first = 1 + random.below(target.newest + 3);
+                append(ExecutionKey(0), first, first + random.below(3))
+            }
+            _ => append(ExecutionKey(0), target.newest + 1, target.newest + 1 + random.below(4)),
+        };
+        let fresh = !target.past.iter().any(|past| past.batch_id == append.batch_id);
+        let mut append = if fresh { adorned(random, append) } else { append };
+        if fresh && random.one_in(4) {
+            let to = random.of(&ExecutionState::ALL);
+            append.state = Some(StateChange { from: target.state, to, close_time: to.is_closed().then(|| time(60)) });
+        }
+        batch.push((target.uid, append));
+    }
+    let mut outcomes = Vec::new();
+    for subject in subjects.iter_mut() {
+        let own: Vec<Append> = batch
+            .iter()
+            .map(|(uid, append)| match append.target {
+                Target::New(_) => append.clone(),
+                Target::Existing(_) => Append { target: Target::Existing(subject.key(*uid)), ..append.clone() },
+            })
+            .collect();
+        let answers = subject.store.commit(own).await.unwrap();
+        for ((uid, _), answer) in batch.iter().zip(&answers) {
+            if let Committed::Written(key) = answer {
+                assert_eq!(*subject.keys.entry(*uid).or_insert(*key), *key, "an execution keeps its key");
+            }
+        }
+        outcomes.push(answers.into_iter().map(|answer| matches!(answer, Committed::Written(_))).collect::<Vec<_>>());
+    }
+    for ((uid, append), written) in batch.into_iter().zip(equal(outcomes, "commit")) {
+        if !written {
+            continue;
+        }
+        let target = match known.iter_mut().find(|known| known.uid == uid) {
+            Some(target) => target,
+            None => {
+                let Target::New(row) = &append.target else { panic!("written to nothing") };
+                known.push(Known { uid, newest: 0, state: row.state, past: Vec::new() });
+                known.last_mut().unwrap()
+            }
+        };
+        if append.last_number > target.newest {
+            target.newest = append.last_number;
+            target.state = append.state.map_or(target.state, |change| change.to);
+            target.past.push(append);
+        }
+    }
+    known.sort_by_key(|known| known.uid);
+}
+
+async fn presence(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]) {
+    let now = time(random.below(1000) as i64);
+    let contacts: Vec<_> = (0..random.below(4)).map(|_| (SessionId(uuid(random.below(5).into())), time(random.below(1000) as i64))).collect();
+    let mut rows: BTreeMap<_, HeldRow> = BTreeMap::new();
+    for _ in 0..random.below(6) {
+        let Some(execution) = known.get(random.below(known.len().max(1) as u64) as usize) else { continue };
+        let row = HeldRow {
+            missing_since: random.one_in(2).then(|| time(random.below(1000) as i64)),
+            heartbeat_timeout_micros: random.one_in(2).then(|| random.below(500) as i64),
+            beat_time: time(random.below(1000) as i64),
+            ..held(random.below(5).into(), i64::try_from(execution.uid).unwrap(), random.of(&["charge", "ship"]), random.below(3) as u32)
+        };
+        rows.insert(held_key(&row), row);
+    }
+    let node = random.one_in(2).then(|| NodeRow { id: uuid(random.below(3).into()), now, level: 1 });
+    ask!(subjects, "presence", |subject| {
+        let own = rows.values().map(|row| HeldRow { execution: subject.key(row.execution.0 as u128), ..row.clone() }).collect();
+        subject.store.presence(&Presence { contacts: contacts.clone(), held: own, node }).await.unwrap()
+    });
+    if let Some(row) = rows.values().next().filter(|_| random.one_in(3)) {
+        ask!(subjects, "delete_held", |subject| {
+            let own = (subject.key(row.execution.0 as u128), row.unit.clone(), row.delivery);
+            subject.store.delete_held(&[own]).await.unwrap();
+        });
+    }
+}
+
+async fn sessions(random: &mut Random, subjects: &[Subject<'_>]) {
+    let row = session(random.below(5).into(), random.below(1000) as i64);
+    match random.below(3) {
+        0 => {
+            if ask!(subjects, "session", |subject| subject.store.session(row.id).await.unwrap()).is_none() {
+                ask!(subjects, "put_session", |subject| subject.store.put_session(&row).await.unwrap());
+            }
+        }
+        1 => drop(ask!(subjects, "resume_session", |subject| subject.store.resume_session(&row).await.unwrap())),
+        _ => {
+            let judged = random.one_in(2).then_some(row.contact_time);
+            ask!(subjects, "end_session", |subject| subject.store.end_session(row.id, judged).await.unwrap());
+        }
+    }
+}
+
+async fn quarantine(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]) {
+    if known.len() > 20 && random.one_in(4) {
+        let uid = random.of(known).uid;
+        ask!(subjects, "quarantine", |subject| subject.store.quarantine(subject.key(uid), "damaged").await.unwrap());
+    }
+}
+
+async fn compare_reads(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]) {
+    let limit = 1 + random.below(30) as usize;
+    let now = time(random.below(1000) as i64);
+    let soon = time(random.below(22) as i64);
+    ask!(subjects, "count", |subject| subject.store.count().await.unwrap());
+    ask!(subjects, ("due", soon, limit), |subject| {
+        let due = subject.store.due(soon, limit).await.unwrap();
+        due.into_iter().map(|(key, wake)| (subject.uid(key), wake)).collect::<Vec<_>>()
+    });
+    ask!(subjects, ("ready", limit), |subject| {
+        let rows = subject.store.ready(&pool(), limit).await.unwrap();
+        rows.into_iter().map(|row| (subject.uid(row.execution), row.unit)).collect::<Vec<_>>()
+    });
+    let filter = ListFilter {
+        states: (0..random.below(3)).map(|_| random.of(&ExecutionState::ALL)).collect(),
+        workflow: random.one_in(3).then(|| random.of(&["order", "refund"]).into()),
+        labels: if random.one_in(2) { vec![("tenant".into(), random.of(&["a", "b"]).into())] } else { vec![] },
+        start_from: random.one_in(3).then(|| time(random.below(8) as i64)),
+        start_until: random.one_in(3).then(|| time(random.below(8) as i64)),
+    };
+    let cursor = random.one_in(2).then(|| (time(random.below(8) as i64), random.below(known.len() as u64 + 1)));
+    ask!(subjects, ("list", &filter, limit), |subject| {
+        let after = cursor.map(|(start_time, uid)| ListCursor { start_time, key: subject.key(uid.into()) });
+        let rows = subject.store.list(&filter, after, limit).await.unwrap();
+        rows.into_iter().map(|row| subject.row(row)).collect::<Vec<_>>()
+    });
+    ask!(subjects, ("held_overdue", now, limit), |subject| {
+        let rows = subject.store.held_overdue(now, now, limit).await.unwrap();
+        rows.into_iter().map(|row| subject.held(row)).collect::<Vec<_>>()
+    });
+    ask!(subjects, ("held_without_session", limit), |subject| {
+        let rows = subject.store.held_without_session(limit).await.unwrap();
+        rows.into_iter().map(|row| subject.held(row)).collect::<Vec<_>>()
+    });
+    ask!(subjects, "sessions", |subject| subject.store.sessions(None, limit).await.unwrap());
+    let holder = SessionId(uuid(random.below(5).into()));
+    ask!(subjects, "held_by_session", |subject| {
+        let rows = subject.store.held_by_session(holder, limit).await.unwrap();
+        rows.into_iter().map(|row| subject.held(row)).collect::<Vec<_>>()
+    });
+    let id = format!("id-{}", random.below(60));
+    let request = [random.below(4) as u8; 16];
+    ask!(subjects, ("by request", &id), |subject| {
+        subject.store.execution_by_request(&id, request).await.unwrap().map(|row| subject.row(row))
+    });
+    if let Some(target) = known.get(random.below(known.len().max(1) as u64) as usize) {
+        let (after, rows, bytes) = (random.below(target.newest + 2), random.below(5) as usize, random.below(3000) as usize);
+        ask!(subjects, ("history", after, rows, bytes), |subject| {
+            subject.store.history(subject.key(target.uid), after, rows, bytes).await.unwrap()
+        });
+    }
+}
+
+async fn compare_everything(known: &[Known], subjects: &[Subject<'_>]) {
+    for target in known {
+        ask!(subjects, ("load", target.uid), |subject| {
+            let loaded = subject.store.load(subject.key(target.uid)).await.unwrap().unwrap();
+            assert_eq!(loaded.row.uid, Uid(uuid(target.uid)));
+            (subject.row(loaded.row), loaded.snapshot, loaded.history, loaded.payloads)
+        });
+        ask!(subjects, "held_by_execution", |subject| {
+            let rows = subject.store.held_by_execution(subject.key(target.uid)).await.unwrap();
+            rows.into_iter().map(|row| subject.held(row)).collect::<Vec<_>>()
+        });
+        let history = subjects[0].store.history(subjects[0].key(target.uid), 0, usize::MAX, usize::MAX).await.unwrap();
+        let mut next = 1;
+        for row in history {
+            assert_eq!(row.first_number, next, "numbers have no gaps");
+            next = row.last_number + 1;
+        }
+    }
+    ask!(subjects, "counted by hand", |subject| {
+        let mut counted: BTreeMap<ExecutionState, u64> = BTreeMap::new();
+        for row in subject.store.list(&ListFilter::default(), None, usize::MAX).await.unwrap() {
+            assert!(subject.store.execution(&Find::Id(row.id.clone())).await.unwrap().is_some());
+            *counted.entry(row.state).or_default() += 1;
+        }
+        assert_eq!(subject.store.count().await.unwrap(), counted);
+    });
+}

@@ -1,0 +1,67 @@
+//! What every store promises, on each of them; and what SQLite alone promises.
+//!
+//! A case is a function over any store; [`on_every_store`] makes a test of it for each. `differential` runs one random
+//! history over all of them and compares every answer (`SEED=… cargo test --test store` replays one).
+
+mod appends;
+mod commits;
+mod definitions;
+mod differential;
+mod faults;
+mod make;
+mod reads;
+mod sessions;
+mod sqlite;
+
+use orbit::store::{SqliteStore, Store, sqlite::Options};
+
+/// A SQLite store in a directory of its own, which goes with it.
+struct Temporary {
+    store: SqliteStore,
+    directory: tempfile::TempDir,
+}
+
+async fn temporary() -> Temporary {
+    temporary_with(Options::default()).await
+}
+
+async fn temporary_with(options: Options) -> Temporary {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&directory.path().join("orbit.db"), options).await.unwrap();
+    Temporary { store, directory }
+}
+
+impl Temporary {
+    fn path(&self) -> std::path::PathBuf {
+        self.directory.path().join("orbit.db")
+    }
+}
+
+/// Makes a test on each store of each case: `async fn(&dyn Store)`.
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => {
+        mod on_memory {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&orbit::store::MemoryStore::new()).await;
+            })+
+        }
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $case() {
+                let temporary = crate::temporary().await;
+                super::$case(&temporary.store).await;
+                orbit::store::Store::close(&temporary.store).await.unwrap();
+            })+
+        }
+    };
+}
+pub(crate) use on_every_store;
+
+/// Commits one append and expects it to be written.
+async fn written(store: &dyn Store, append: orbit::store::Append) -> orbit::store::ExecutionKey {
+    match &store.commit(vec![append]).await.unwrap()[..] {
+        [orbit::store::Committed::Written(key)] => *key,
+        other => panic!("not written: {other:?}"),
+    }
+}

@@ -1,0 +1,132 @@
+//! Sessions, presence and the deliveries that are held.
+
+use crate::{make::*, on_every_store};
+use orbit::domain::SessionId;
+use orbit::store::{ExecutionKey, HeldRow, NodeRow, Presence, SessionRow, Store};
+
+on_every_store![
+    a_session_is_stored_listed_and_ended,
+    a_session_is_taken_back_with_a_new_connection,
+    a_session_ends_only_at_the_contact_that_was_judged,
+    a_contact_never_moves_back,
+    presence_answers_with_the_newest_time_of_any_node,
+    held_rows_are_replaced_and_deleted,
+    held_rows_are_found_by_session_and_by_execution,
+    held_rows_of_ended_sessions_are_found,
+    held_rows_that_are_overdue_are_found,
+];
+
+async fn a_session_is_stored_listed_and_ended(store: &dyn Store) {
+    for number in [3, 1, 2] {
+        store.put_session(&session(number, 100)).await.unwrap();
+    }
+    assert_eq!(store.session(SessionId(uuid(2))).await.unwrap(), Some(session(2, 100)));
+    assert_eq!(store.session(SessionId(uuid(4))).await.unwrap(), None);
+    assert_eq!(store.sessions(None, 2).await.unwrap(), [session(1, 100), session(2, 100)]);
+    assert_eq!(store.sessions(Some(SessionId(uuid(2))), 2).await.unwrap(), [session(3, 100)]);
+    assert!(store.end_session(SessionId(uuid(2)), None).await.unwrap());
+    assert!(!store.end_session(SessionId(uuid(2)), None).await.unwrap());
+    assert_eq!(store.sessions(None, 10).await.unwrap().len(), 2);
+}
+
+async fn a_session_is_taken_back_with_a_new_connection(store: &dyn Store) {
+    store.put_session(&session(1, 100)).await.unwrap();
+    let announced = SessionRow { slots: 4, queues: vec![], worker_id: "renamed".into(), register_time: time(999), connection: 77, ..session(1, 90) };
+    let resumed = store.resume_session(&announced).await.unwrap().unwrap();
+    let expected = SessionRow { contact_time: time(100), register_time: time(10), connection: 2, ..announced.clone() };
+    assert_eq!(resumed, expected);
+    assert_eq!(store.session(SessionId(uuid(1))).await.unwrap(), Some(expected));
+    let later = store.resume_session(&SessionRow { contact_time: time(200), ..announced }).await.unwrap().unwrap();
+    assert_eq!((later.contact_time, later.connection), (time(200), 3));
+    assert_eq!(store.resume_session(&session(2, 1)).await.unwrap(), None);
+    assert_eq!(store.session(SessionId(uuid(2))).await.unwrap(), None);
+}
+
+async fn a_session_ends_only_at_the_contact_that_was_judged(store: &dyn Store) {
+    store.put_session(&session(1, 100)).await.unwrap();
+    assert!(!store.end_session(SessionId(uuid(1)), Some(time(99))).await.unwrap());
+    assert!(store.end_session(SessionId(uuid(1)), Some(time(100))).await.unwrap());
+    assert_eq!(store.session(SessionId(uuid(1))).await.unwrap(), None);
+}
+
+async fn a_contact_never_moves_back(store: &dyn Store) {
+    store.put_session(&session(1, 100)).await.unwrap();
+    let contact = async |contacts: &[(u128, i64)]| {
+        let contacts = contacts.iter().map(|(id, at)| (SessionId(uuid(*id)), time(*at))).collect();
+        store.presence(&Presence { contacts, ..Presence::default() }).await.unwrap();
+        store.session(SessionId(uuid(1))).await.unwrap().unwrap().contact_time
+    };
+    assert_eq!(contact(&[(1, 99)]).await, time(100));
+    assert_eq!(contact(&[(1, 130), (1, 150), (1, 140), (404, 1)]).await, time(150));
+    assert_eq!(store.session(SessionId(uuid(404))).await.unwrap(), None);
+}
+
+async fn presence_answers_with_the_newest_time_of_any_node(store: &dyn Store) {
+    let node = |id, now| Presence { node: Some(NodeRow { id: uuid(id), now: time(now), level: 1 }), ..Presence::default() };
+    assert_eq!(store.presence(&Presence::default()).await.unwrap(), None);
+    assert_eq!(store.presence(&node(1, 10)).await.unwrap(), Some(time(10)));
+    assert_eq!(store.presence(&node(2, 5)).await.unwrap(), Some(time(10)));
+    assert_eq!(store.presence(&node(1, 7)).await.unwrap(), Some(time(10)));
+    assert_eq!(store.presence(&node(2, 11)).await.unwrap(), Some(time(11)));
+}
+
+async fn put_held(store: &dyn Store, held: Vec<HeldRow>) {
+    store.presence(&Presence { held, ..Presence::default() }).await.unwrap();
+}
+
+async fn held_rows_are_replaced_and_deleted(store: &dyn Store) {
+    put_held(store, vec![held(1, 7, "a", 1), held(1, 7, "a", 2)]).await;
+    let newer = HeldRow {
+        session: SessionId(uuid(2)),
+        missing_since: Some(time(5)),
+        beat_time: time(6),
+        heartbeat_timeout_micros: Some(7),
+        progress: Some(r#"{"done":0.5}"#.into()),
+        ..held(1, 7, "a", 1)
+    };
+    put_held(store, vec![newer.clone()]).await;
+    assert_eq!(store.held_by_execution(ExecutionKey(7)).await.unwrap(), [newer.clone(), held(1, 7, "a", 2)]);
+    store.delete_held(&[held_key(&newer), (ExecutionKey(1), "gone".into(), 1)]).await.unwrap();
+    assert_eq!(store.held_by_execution(ExecutionKey(7)).await.unwrap(), [held(1, 7, "a", 2)]);
+    store.delete_held(&[]).await.unwrap();
+}
+
+async fn held_rows_are_found_by_session_and_by_execution(store: &dyn Store) {
+    let rows = [held(1, 1, "a", 1), held(1, 1, "b", 1), held(1, 1, "b", 2), held(2, 1, "c", 1), held(1, 2, "a", 1)];
+    put_held(store, rows.iter().rev().cloned().collect()).await;
+    let first = SessionId(uuid(1));
+    assert_eq!(store.held_by_session(first, 10).await.unwrap(), [&rows[..3], &rows[4..]].concat());
+    assert_eq!(store.held_by_session(first, 2).await.unwrap(), rows[..2]);
+    assert_eq!(store.held_by_execution(ExecutionKey(1)).await.unwrap(), rows[..4]);
+    assert_eq!(store.held_by_execution(ExecutionKey(3)).await.unwrap(), []);
+}
+
+async fn held_rows_of_ended_sessions_are_found(store: &dyn Store) {
+    for number in [1, 2, 3] {
+        store.put_session(&session(number, 100)).await.unwrap();
+    }
+    put_held(store, vec![held(3, 1, "a", 1), held(1, 2, "a", 1), held(2, 3, "a", 1), held(1, 1, "b", 1), held(9, 5, "z", 1)]).await;
+    assert_eq!(store.held_without_session(10).await.unwrap(), [held(9, 5, "z", 1)]);
+    assert!(store.end_session(SessionId(uuid(1)), None).await.unwrap());
+    // The rows stay until each is answered.
+    let gone = [held(1, 1, "b", 1), held(1, 2, "a", 1), held(9, 5, "z", 1)];
+    assert_eq!(store.held_without_session(10).await.unwrap(), gone);
+    assert_eq!(store.held_without_session(2).await.unwrap(), gone[..2]);
+}
+
+async fn held_rows_that_are_overdue_are_found(store: &dyn Store) {
+    let missing = |unit: &str, since| HeldRow { missing_since: Some(time(since)), ..held(1, 1, unit, 1) };
+    let beating = |unit: &str, beat, timeout| HeldRow { beat_time: time(beat), heartbeat_timeout_micros: Some(timeout), ..held(1, 1, unit, 1) };
+    let both = HeldRow { missing_since: Some(time(1)), ..beating("both", 1, 1) };
+    let rows = vec![missing("m10", 10), missing("m20", 20), beating("b30", 10, 20), beating("b31", 11, 20), held(1, 1, "ok", 1), both.clone()];
+    put_held(store, rows).await;
+    let found = async |missing_before, now, limit| {
+        let rows = store.held_overdue(time(missing_before), time(now), limit).await.unwrap();
+        rows.iter().map(|row| row.unit.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(0, 0, 10).await, [""; 0]);
+    assert_eq!(found(11, 30, 10).await, ["b30", "both", "m10"]);
+    assert_eq!(found(10, 31, 10).await, ["b30", "b31", "both"]);
+    assert_eq!(found(100, 100, 10).await, ["b30", "b31", "both", "m10", "m20"]);
+    assert_eq!(found(100, 100, 1).await, ["both"]);
+}
