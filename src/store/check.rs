@@ -23,12 +23,16 @@ impl Append {
                     return Err("a new execution has its state in its row, not as a change");
                 }
                 if new.state.is_closed() != new.close_time.is_some() {
-                    return Err("executions_closed_has_time: what is closed has a time of closing, and nothing else has");
+                    return Err(
+                        "executions_closed_has_time: what is closed has a time of closing, and nothing else has",
+                    );
                 }
             }
             Target::Existing(_) => {
                 if self.state.is_some_and(|change| change.to.is_closed() != change.close_time.is_some()) {
-                    return Err("executions_closed_has_time: what is closed has a time of closing, and nothing else has");
+                    return Err(
+                        "executions_closed_has_time: what is closed has a time of closing, and nothing else has",
+                    );
                 }
             }
         }

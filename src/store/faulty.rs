@@ -5,8 +5,8 @@
 
 use super::{
     Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence, ReadyRow,
-    SessionRow, Size, Store,
+    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence,
+    ReadyRow, SessionRow, Size, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -133,7 +133,13 @@ impl Store for Faulty {
         self.read("load", self.inner.load(key)).await
     }
 
-    async fn history(&self, key: ExecutionKey, after_number: u64, rows_max: usize, bytes_max: usize) -> Result<Vec<HistoryRow>, Error> {
+    async fn history(
+        &self,
+        key: ExecutionKey,
+        after_number: u64,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryRow>, Error> {
         self.read("history", self.inner.history(key, after_number, rows_max, bytes_max)).await
     }
 
@@ -141,7 +147,12 @@ impl Store for Faulty {
         self.read("payloads", self.inner.payloads(key, digests)).await
     }
 
-    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<Vec<ExecutionRow>, Error> {
+    async fn list(
+        &self,
+        filter: &ListFilter,
+        after: Option<ListCursor>,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, Error> {
         self.read("list", self.inner.list(filter, after, limit)).await
     }
 
@@ -169,7 +180,12 @@ impl Store for Faulty {
         self.read("definition", self.inner.definition(find)).await
     }
 
-    async fn definitions(&self, name: Option<&str>, after: Option<(&str, &[u8])>, limit: usize) -> Result<Vec<DefinitionRow>, Error> {
+    async fn definitions(
+        &self,
+        name: Option<&str>,
+        after: Option<(&str, &[u8])>,
+        limit: usize,
+    ) -> Result<Vec<DefinitionRow>, Error> {
         self.read("definitions", self.inner.definitions(name, after, limit)).await
     }
 
@@ -213,7 +229,12 @@ impl Store for Faulty {
         self.read("held_without_session", self.inner.held_without_session(limit)).await
     }
 
-    async fn held_overdue(&self, missing_before: Timestamp, now: Timestamp, limit: usize) -> Result<Vec<HeldRow>, Error> {
+    async fn held_overdue(
+        &self,
+        missing_before: Timestamp,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<HeldRow>, Error> {
         self.read("held_overdue", self.inner.held_overdue(missing_before, now, limit)).await
     }
 

@@ -29,11 +29,16 @@ macro_rules! held_columns {
 
 /// Columns of an execution's row, of `executions AS e`.
 pub(crate) const EXECUTION_COLUMNS: &str = execution_columns!();
-pub(crate) const EXECUTION_BY_KEY: &str = concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.key = $1");
-pub(crate) const EXECUTION_BY_UID: &str = concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.uid = $1");
+pub(crate) const EXECUTION_BY_KEY: &str =
+    concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.key = $1");
+pub(crate) const EXECUTION_BY_UID: &str =
+    concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.uid = $1");
 /// Index `executions_current_id`.
-pub(crate) const EXECUTION_BY_ID: &str =
-    concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.namespace = $1 AND e.id = $2 AND e.current = 1");
+pub(crate) const EXECUTION_BY_ID: &str = concat!(
+    "SELECT ",
+    execution_columns!(),
+    " FROM executions AS e WHERE e.namespace = $1 AND e.id = $2 AND e.current = 1"
+);
 /// Index `executions_request`.
 pub(crate) const EXECUTION_BY_REQUEST: &str = concat!(
     "SELECT ",
@@ -49,10 +54,12 @@ pub(crate) const HISTORY: &str = "SELECT first_seq, last_seq, run, batch_id, for
      ORDER BY first_seq LIMIT $3";
 pub(crate) const HISTORY_BATCH: &str = "SELECT batch_id FROM history WHERE execution_key = $1 AND first_seq = $2";
 pub(crate) const KEY_OF_UID: &str = "SELECT key FROM executions WHERE uid = $1";
-pub(crate) const PAYLOADS: &str = "SELECT digest, min(json) FROM payloads WHERE execution_key = $1 GROUP BY digest ORDER BY digest";
+pub(crate) const PAYLOADS: &str =
+    "SELECT digest, min(json) FROM payloads WHERE execution_key = $1 GROUP BY digest ORDER BY digest";
 pub(crate) const PAYLOAD: &str = "SELECT digest, json FROM payloads WHERE execution_key = $1 AND digest = $2 LIMIT 1";
 
-pub(crate) const COUNT: &str = "SELECT state, CAST(sum(count) AS BIGINT) FROM counters GROUP BY state HAVING sum(count) > 0";
+pub(crate) const COUNT: &str =
+    "SELECT state, CAST(sum(count) AS BIGINT) FROM counters GROUP BY state HAVING sum(count) > 0";
 /// Index `executions_wake`.
 pub(crate) const DUE: &str = "SELECT key, wake_time FROM executions \
      WHERE wake_time IS NOT NULL AND quarantined IS NULL AND wake_time <= $1 ORDER BY wake_time, key LIMIT $2";
@@ -65,16 +72,18 @@ pub(crate) const QUARANTINE_READY: &str = "DELETE FROM ready WHERE execution_key
 pub(crate) const DEFINITION_INSERT: &str = "INSERT INTO definitions \
      (namespace, name, version, version_order, prerelease, hash, description, json, source, create_time) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING RETURNING key";
-pub(crate) const CONTRACT_INSERT: &str =
-    "INSERT INTO contracts (namespace, task_name, task_version, definition_key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+pub(crate) const CONTRACT_INSERT: &str = "INSERT INTO contracts (namespace, task_name, task_version, definition_key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 /// Index `definitions_hash`.
 pub(crate) const DEFINITION_BY_HASH: &str = concat!(
     "SELECT ",
     definition_columns!(),
     " FROM definitions AS d WHERE d.hash = $2 AND d.namespace = $1 ORDER BY d.name, d.version LIMIT 1"
 );
-pub(crate) const DEFINITION_BY_VERSION: &str =
-    concat!("SELECT ", definition_columns!(), " FROM definitions AS d WHERE d.namespace = $1 AND d.name = $2 AND d.version = $3");
+pub(crate) const DEFINITION_BY_VERSION: &str = concat!(
+    "SELECT ",
+    definition_columns!(),
+    " FROM definitions AS d WHERE d.namespace = $1 AND d.name = $2 AND d.version = $3"
+);
 /// Index `definitions_order`: $3 is 1 where a pre-release may answer.
 pub(crate) const DEFINITION_LATEST: &str = concat!(
     "SELECT ",

@@ -43,7 +43,8 @@ async fn an_append_is_found_in_the_history(store: &dyn Store) {
     let second = Append { run: 2, ..append(key, 3, 7) };
     assert_eq!(written(store, second.clone()).await, key);
     let rows = store.history(key, 0, 10, usize::MAX).await.unwrap();
-    let told: Vec<_> = rows.iter().map(|row| (row.run, row.first_number, row.last_number, row.batch_id, row.events.clone())).collect();
+    let told: Vec<_> =
+        rows.iter().map(|row| (row.run, row.first_number, row.last_number, row.batch_id, row.events.clone())).collect();
     assert_eq!(told, [(1, 1, 2, first.batch_id, first.events), (2, 3, 7, second.batch_id, second.events)]);
     assert!(rows.iter().all(|row| row.format == orbit::store::EVENT_FORMAT));
 }
@@ -64,7 +65,10 @@ async fn everything_of_an_append_is_written_with_it(store: &dyn Store) {
     assert_eq!(loaded.payloads, [payload(1, r#""big""#)]);
     assert_eq!(store.due(time(99), 10).await.unwrap(), [(key, time(99))]);
     let ready = store.ready(&pool(), 10).await.unwrap();
-    assert_eq!(ready.iter().map(|row| (row.execution, row.unit.clone())).collect::<Vec<_>>(), [(key, unit("charge", 3, 50))]);
+    assert_eq!(
+        ready.iter().map(|row| (row.execution, row.unit.clone())).collect::<Vec<_>>(),
+        [(key, unit("charge", 3, 50))]
+    );
     assert_eq!(store.count().await.unwrap(), [(ExecutionState::Running, 1)].into());
 }
 
@@ -117,12 +121,17 @@ async fn a_snapshot_cuts_what_is_loaded(store: &dyn Store) {
 
 async fn a_ready_row_is_replaced_and_deleted(store: &dyn Store) {
     let key = written(store, Append { ready_added: vec![unit("a", 3, 1), unit("b", 3, 2)], ..start("a", 1) }).await;
-    let change = Append { ready_removed: vec!["a".into(), "gone".into()], ready_added: vec![unit("b", 1, 3)], ..append(key, 3, 3) };
+    let change = Append {
+        ready_removed: vec!["a".into(), "gone".into()],
+        ready_added: vec![unit("b", 1, 3)],
+        ..append(key, 3, 3)
+    };
     written(store, change).await;
     let units = async || store.ready(&pool(), 10).await.unwrap().into_iter().map(|row| row.unit).collect::<Vec<_>>();
     assert_eq!(units().await, [unit("b", 1, 3)]);
     // Removed first and then added: a unit that is in both waits.
-    written(store, Append { ready_removed: vec!["b".into()], ready_added: vec![unit("b", 2, 4)], ..append(key, 4, 4) }).await;
+    written(store, Append { ready_removed: vec!["b".into()], ready_added: vec![unit("b", 2, 4)], ..append(key, 4, 4) })
+        .await;
     assert_eq!(units().await, [unit("b", 2, 4)]);
 }
 

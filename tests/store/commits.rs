@@ -109,7 +109,8 @@ async fn the_same_start_again_is_written_once(store: &dyn Store) {
 
 async fn a_batch_of_many_is_answered_in_its_order(store: &dyn Store) {
     // More rows than one statement takes, and a number of them that is no power of two.
-    let starts: Vec<Append> = (0..700).map(|n| with_labels(start(&format!("e{n}"), n + 1), &[("n", &n.to_string())])).collect();
+    let starts: Vec<Append> =
+        (0..700).map(|n| with_labels(start(&format!("e{n}"), n + 1), &[("n", &n.to_string())])).collect();
     let outcomes = store.commit(starts).await.unwrap();
     let mut appends = Vec::new();
     for (n, outcome) in outcomes.iter().enumerate() {
@@ -132,9 +133,11 @@ async fn of_many_writers_one_wins_each_number(store: &dyn Store) {
     for number in 3..13 {
         let rivals: Vec<_> = (0..8).map(|_| store.commit(vec![append(key, number, number)])).collect();
         let outcomes = futures_util::future::join_all(rivals).await;
-        let won = outcomes.into_iter().filter(|outcome| outcome.as_ref().unwrap()[0] == Committed::Written(key)).count();
+        let won =
+            outcomes.into_iter().filter(|outcome| outcome.as_ref().unwrap()[0] == Committed::Written(key)).count();
         assert_eq!(won, 1);
     }
-    let numbers: Vec<u64> = store.history(key, 0, 100, usize::MAX).await.unwrap().iter().map(|row| row.last_number).collect();
+    let numbers: Vec<u64> =
+        store.history(key, 0, 100, usize::MAX).await.unwrap().iter().map(|row| row.last_number).collect();
     assert_eq!(numbers, (2..13).collect::<Vec<u64>>());
 }

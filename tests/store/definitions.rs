@@ -24,7 +24,10 @@ async fn a_definition_is_stored_once_and_never_changed(store: &dyn Store) {
 }
 
 async fn a_definition_is_found_by_hash_and_by_version(store: &dyn Store) {
-    let row = DefinitionRow { contracts: vec!["b@2".into(), "a@1".into(), "b@2".into(), "b@10".into()], ..definition("order", "1.0.0", 1) };
+    let row = DefinitionRow {
+        contracts: vec!["b@2".into(), "a@1".into(), "b@2".into(), "b@10".into()],
+        ..definition("order", "1.0.0", 1)
+    };
     store.put_definition(&row).await.unwrap();
     let stored = DefinitionRow { contracts: vec!["a@1".into(), "b@10".into(), "b@2".into()], ..row };
     assert_eq!(store.definition(&FindDefinition::Hash([1; 32])).await.unwrap(), Some(stored.clone()));
@@ -52,10 +55,13 @@ async fn the_latest_is_the_highest_release(store: &dyn Store) {
 }
 
 async fn definitions_are_listed_highest_first_in_pages(store: &dyn Store) {
-    for (name, version, order) in [("b", "1.0.0", 1), ("a", "2.0.0", 2), ("a", "1.0.0", 1), ("b", "3.0.0-x", 3), ("c", "1.0.0", 1)] {
+    for (name, version, order) in
+        [("b", "1.0.0", 1), ("a", "2.0.0", 2), ("a", "1.0.0", 1), ("b", "3.0.0-x", 3), ("c", "1.0.0", 1)]
+    {
         store.put_definition(&definition(name, version, order)).await.unwrap();
     }
-    let listed = |rows: &[DefinitionRow]| rows.iter().map(|row| format!("{}@{}", row.name, row.version)).collect::<Vec<_>>();
+    let listed =
+        |rows: &[DefinitionRow]| rows.iter().map(|row| format!("{}@{}", row.name, row.version)).collect::<Vec<_>>();
     let all = store.definitions(None, None, 10).await.unwrap();
     assert_eq!(listed(&all), ["a@2.0.0", "a@1.0.0", "b@3.0.0-x", "b@1.0.0", "c@1.0.0"]);
     for (index, row) in all.iter().enumerate() {
@@ -68,9 +74,18 @@ async fn definitions_are_listed_highest_first_in_pages(store: &dyn Store) {
 }
 
 async fn versions_of_a_contract_are_those_in_use(store: &dyn Store) {
-    store.put_definition(&DefinitionRow { contracts: vec!["t@2".into(), "u@9".into()], ..definition("a", "1.0.0", 1) }).await.unwrap();
-    store.put_definition(&DefinitionRow { contracts: vec!["t@1".into()], ..definition("b", "1.0.0", 2) }).await.unwrap();
-    store.put_definition(&DefinitionRow { contracts: vec!["t@1".into()], ..definition("c", "1.0.0", 3) }).await.unwrap();
+    store
+        .put_definition(&DefinitionRow { contracts: vec!["t@2".into(), "u@9".into()], ..definition("a", "1.0.0", 1) })
+        .await
+        .unwrap();
+    store
+        .put_definition(&DefinitionRow { contracts: vec!["t@1".into()], ..definition("b", "1.0.0", 2) })
+        .await
+        .unwrap();
+    store
+        .put_definition(&DefinitionRow { contracts: vec!["t@1".into()], ..definition("c", "1.0.0", 3) })
+        .await
+        .unwrap();
     assert_eq!(store.contract_versions("t").await.unwrap(), ["1", "2"]);
     assert_eq!(store.contract_versions("v").await.unwrap(), [""; 0]);
 }

@@ -72,14 +72,13 @@ impl Subject<'_> {
 
 #[tokio::test]
 async fn all_stores_give_equal_answers_to_a_random_history() {
-    let seed = std::env::var("SEED").ok().map_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0, |seed| seed.parse().unwrap());
+    let seed =
+        std::env::var("SEED").ok().map_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0, |seed| seed.parse().unwrap());
     println!("SEED={seed}");
     let memory = MemoryStore::new();
     let sqlite = crate::temporary().await;
-    let mut subjects = [
-        Subject { store: &memory, keys: BTreeMap::new() },
-        Subject { store: &sqlite.store, keys: BTreeMap::new() },
-    ];
+    let mut subjects =
+        [Subject { store: &memory, keys: BTreeMap::new() }, Subject { store: &sqlite.store, keys: BTreeMap::new() }];
     let mut random = Random(seed);
     let mut known: Vec<Known> = Vec::new();
     for step in 0..400 {
@@ -131,7 +130,11 @@ fn random_start(random: &mut Random, number: u128) -> Append {
     with_row(begin, |row| {
         row.workflow = random.of(&["order", "refund"]).into();
         row.start_time = time(random.below(8) as i64);
-        row.state = if closed { random.of(&[ExecutionState::Succeeded, ExecutionState::Failed]) } else { ExecutionState::Running };
+        row.state = if closed {
+            random.of(&[ExecutionState::Succeeded, ExecutionState::Failed])
+        } else {
+            ExecutionState::Running
+        };
         row.close_time = closed.then(|| time(50));
     })
 }
@@ -238,7 +241,9 @@ async fn commit(random: &mut Random, known: &mut Vec<Known>, subjects: &mut [Sub
 
 async fn presence(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]) {
     let now = time(random.below(1000) as i64);
-    let contacts: Vec<_> = (0..random.below(4)).map(|_| (SessionId(uuid(random.below(5).into())), time(random.below(1000) as i64))).collect();
+    let contacts: Vec<_> = (0..random.below(4))
+        .map(|_| (SessionId(uuid(random.below(5).into())), time(random.below(1000) as i64)))
+        .collect();
     let mut rows: BTreeMap<_, HeldRow> = BTreeMap::new();
     for _ in 0..random.below(6) {
         let Some(execution) = known.get(random.below(known.len().max(1) as u64) as usize) else { continue };
@@ -246,13 +251,21 @@ async fn presence(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]
             missing_since: random.one_in(2).then(|| time(random.below(1000) as i64)),
             heartbeat_timeout_micros: random.one_in(2).then(|| random.below(500) as i64),
             beat_time: time(random.below(1000) as i64),
-            ..held(random.below(5).into(), i64::try_from(execution.uid).unwrap(), random.of(&["charge", "ship"]), random.below(3) as u32)
+            ..held(
+                random.below(5).into(),
+                i64::try_from(execution.uid).unwrap(),
+                random.of(&["charge", "ship"]),
+                random.below(3) as u32,
+            )
         };
         rows.insert(held_key(&row), row);
     }
     let node = random.one_in(2).then(|| NodeRow { id: uuid(random.below(3).into()), now, level: 1 });
     ask!(subjects, "presence", |subject| {
-        let own = rows.values().map(|row| HeldRow { execution: subject.key(row.execution.0 as u128), ..row.clone() }).collect();
+        let own = rows
+            .values()
+            .map(|row| HeldRow { execution: subject.key(row.execution.0 as u128), ..row.clone() })
+            .collect();
         subject.store.presence(&Presence { contacts: contacts.clone(), held: own, node }).await.unwrap()
     });
     if let Some(row) = rows.values().next().filter(|_| random.one_in(3)) {
@@ -332,7 +345,8 @@ async fn compare_reads(random: &mut Random, known: &[Known], subjects: &[Subject
         subject.store.execution_by_request(&id, request).await.unwrap().map(|row| subject.row(row))
     });
     if let Some(target) = known.get(random.below(known.len().max(1) as u64) as usize) {
-        let (after, rows, bytes) = (random.below(target.newest + 2), random.below(5) as usize, random.below(3000) as usize);
+        let (after, rows, bytes) =
+            (random.below(target.newest + 2), random.below(5) as usize, random.below(3000) as usize);
         ask!(subjects, ("history", after, rows, bytes), |subject| {
             subject.store.history(subject.key(target.uid), after, rows, bytes).await.unwrap()
         });

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use orbit::domain::{RequestKey, SessionId, Timestamp, Uid};
 use orbit::store::{
-    Append, DefinitionRow, ExecutionKey, ExecutionState, HeldRow, LargePayload, NewExecution, Pool, ReadyUnit, SessionRow,
-    Snapshot, StateChange, Target, WakeChange,
+    Append, DefinitionRow, ExecutionKey, ExecutionState, HeldRow, LargePayload, NewExecution, Pool, ReadyUnit,
+    SessionRow, Snapshot, StateChange, Target, WakeChange,
 };
 use std::sync::Arc;
 use uuid::Uuid;
@@ -45,7 +45,9 @@ pub(crate) fn with_row(mut append: Append, change: impl FnOnce(&mut NewExecution
 }
 
 pub(crate) fn with_labels(append: Append, labels: &[(&str, &str)]) -> Append {
-    with_row(append, |row| row.labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+    with_row(append, |row| {
+        row.labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    })
 }
 
 pub(crate) fn with_request(append: Append, key: u8) -> Append {

@@ -1,7 +1,9 @@
 //! Lists, pages and what the loops look for.
 
 use crate::{make::*, on_every_store, written};
-use orbit::store::{Append, ExecutionKey, ExecutionRow, ExecutionState, Find, ListCursor, ListFilter, Store, WakeChange};
+use orbit::store::{
+    Append, ExecutionKey, ExecutionRow, ExecutionState, Find, ListCursor, ListFilter, Store, WakeChange,
+};
 
 on_every_store![
     c139_pages_have_each_execution_once_though_all_started_at_once,
@@ -42,7 +44,11 @@ async fn c139_pages_have_each_execution_once_though_all_started_at_once(store: &
 
 async fn a_list_has_the_newest_start_first(store: &dyn Store) {
     for (number, started) in [30, 10, 20, 20].into_iter().enumerate() {
-        written(store, with_row(start(&format!("e{number}"), number as u128 + 1), |row| row.start_time = time(started))).await;
+        written(
+            store,
+            with_row(start(&format!("e{number}"), number as u128 + 1), |row| row.start_time = time(started)),
+        )
+        .await;
     }
     let ids = |rows: Vec<ExecutionRow>| rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>();
     assert_eq!(ids(store.list(&ListFilter::default(), None, 10).await.unwrap()), ["e0", "e3", "e2", "e1"]);
@@ -52,7 +58,8 @@ async fn a_list_has_the_newest_start_first(store: &dyn Store) {
 }
 
 async fn a_list_keeps_to_its_filter(store: &dyn Store) {
-    let labels: [&[(&str, &str)]; 3] = [&[("tenant", "a")], &[("tenant", "a"), ("day", "1")], &[("tenant", "b"), ("day", "1")]];
+    let labels: [&[(&str, &str)]; 3] =
+        [&[("tenant", "a")], &[("tenant", "a"), ("day", "1")], &[("tenant", "b"), ("day", "1")]];
     for number in 0..36_u32 {
         let begin = with_labels(start(&format!("e{number}"), u128::from(number) + 1), labels[number as usize % 3]);
         let begin = with_row(begin, |row| {
@@ -75,7 +82,8 @@ async fn a_list_keeps_to_its_filter(store: &dyn Store) {
         &[ExecutionState::Terminated],
         &ExecutionState::ALL,
     ];
-    let some_labels: [&[(&str, &str)]; 4] = [&[], &[("tenant", "a")], &[("day", "1"), ("tenant", "b")], &[("day", "2")]];
+    let some_labels: [&[(&str, &str)]; 4] =
+        [&[], &[("tenant", "a")], &[("day", "1"), ("tenant", "b")], &[("day", "2")]];
     for states in some_states {
         for labels in some_labels {
             for workflow in [None, Some("odd"), Some("none")] {
@@ -91,7 +99,9 @@ async fn a_list_keeps_to_its_filter(store: &dyn Store) {
                         .iter()
                         .filter(|row| states.is_empty() || states.contains(&row.state))
                         .filter(|row| workflow.is_none_or(|workflow| *row.workflow == *workflow))
-                        .filter(|row| labels.iter().all(|(key, value)| row.labels.get(*key).is_some_and(|v| v == value)))
+                        .filter(|row| {
+                            labels.iter().all(|(key, value)| row.labels.get(*key).is_some_and(|v| v == value))
+                        })
                         .filter(|row| from.is_none_or(|from| row.start_time >= time(from)))
                         .filter(|row| until.is_none_or(|until| row.start_time < time(until)))
                         .cloned()
@@ -138,8 +148,16 @@ async fn what_is_due_comes_earliest_first(store: &dyn Store) {
 
 async fn waiting_units_come_in_order(store: &dyn Store) {
     let other = orbit::store::ReadyUnit { language: "go".into(), ..unit("other", 1, 1) };
-    let a = written(store, Append { ready_added: vec![unit("x", 3, 5), unit("w", 3, 5), other, unit("late", 5, 1)], ..start("a", 1) }).await;
-    let b = written(store, Append { ready_added: vec![unit("x", 3, 5), unit("x2", 3, 4), unit("first", 1, 9)], ..start("b", 2) }).await;
+    let a = written(
+        store,
+        Append { ready_added: vec![unit("x", 3, 5), unit("w", 3, 5), other, unit("late", 5, 1)], ..start("a", 1) },
+    )
+    .await;
+    let b = written(
+        store,
+        Append { ready_added: vec![unit("x", 3, 5), unit("x2", 3, 4), unit("first", 1, 9)], ..start("b", 2) },
+    )
+    .await;
     let ready = store.ready(&pool(), 10).await.unwrap();
     let order: Vec<_> = ready.iter().map(|row| (row.execution, &*row.unit.unit)).collect();
     assert_eq!(order, [(b, "first"), (b, "x2"), (a, "w"), (a, "x"), (b, "x"), (a, "late")]);

@@ -31,7 +31,14 @@ async fn a_session_is_stored_listed_and_ended(store: &dyn Store) {
 
 async fn a_session_is_taken_back_with_a_new_connection(store: &dyn Store) {
     store.put_session(&session(1, 100)).await.unwrap();
-    let announced = SessionRow { slots: 4, queues: vec![], worker_id: "renamed".into(), register_time: time(999), connection: 77, ..session(1, 90) };
+    let announced = SessionRow {
+        slots: 4,
+        queues: vec![],
+        worker_id: "renamed".into(),
+        register_time: time(999),
+        connection: 77,
+        ..session(1, 90)
+    };
     let resumed = store.resume_session(&announced).await.unwrap().unwrap();
     let expected = SessionRow { contact_time: time(100), register_time: time(10), connection: 2, ..announced.clone() };
     assert_eq!(resumed, expected);
@@ -62,7 +69,8 @@ async fn a_contact_never_moves_back(store: &dyn Store) {
 }
 
 async fn presence_answers_with_the_newest_time_of_any_node(store: &dyn Store) {
-    let node = |id, now| Presence { node: Some(NodeRow { id: uuid(id), now: time(now), level: 1 }), ..Presence::default() };
+    let node =
+        |id, now| Presence { node: Some(NodeRow { id: uuid(id), now: time(now), level: 1 }), ..Presence::default() };
     assert_eq!(store.presence(&Presence::default()).await.unwrap(), None);
     assert_eq!(store.presence(&node(1, 10)).await.unwrap(), Some(time(10)));
     assert_eq!(store.presence(&node(2, 5)).await.unwrap(), Some(time(10)));
@@ -105,7 +113,11 @@ async fn held_rows_of_ended_sessions_are_found(store: &dyn Store) {
     for number in [1, 2, 3] {
         store.put_session(&session(number, 100)).await.unwrap();
     }
-    put_held(store, vec![held(3, 1, "a", 1), held(1, 2, "a", 1), held(2, 3, "a", 1), held(1, 1, "b", 1), held(9, 5, "z", 1)]).await;
+    put_held(
+        store,
+        vec![held(3, 1, "a", 1), held(1, 2, "a", 1), held(2, 3, "a", 1), held(1, 1, "b", 1), held(9, 5, "z", 1)],
+    )
+    .await;
     assert_eq!(store.held_without_session(10).await.unwrap(), [held(9, 5, "z", 1)]);
     assert!(store.end_session(SessionId(uuid(1)), None).await.unwrap());
     // The rows stay until each is answered.
@@ -116,9 +128,20 @@ async fn held_rows_of_ended_sessions_are_found(store: &dyn Store) {
 
 async fn held_rows_that_are_overdue_are_found(store: &dyn Store) {
     let missing = |unit: &str, since| HeldRow { missing_since: Some(time(since)), ..held(1, 1, unit, 1) };
-    let beating = |unit: &str, beat, timeout| HeldRow { beat_time: time(beat), heartbeat_timeout_micros: Some(timeout), ..held(1, 1, unit, 1) };
+    let beating = |unit: &str, beat, timeout| HeldRow {
+        beat_time: time(beat),
+        heartbeat_timeout_micros: Some(timeout),
+        ..held(1, 1, unit, 1)
+    };
     let both = HeldRow { missing_since: Some(time(1)), ..beating("both", 1, 1) };
-    let rows = vec![missing("m10", 10), missing("m20", 20), beating("b30", 10, 20), beating("b31", 11, 20), held(1, 1, "ok", 1), both.clone()];
+    let rows = vec![
+        missing("m10", 10),
+        missing("m20", 20),
+        beating("b30", 10, 20),
+        beating("b31", 11, 20),
+        held(1, 1, "ok", 1),
+        both.clone(),
+    ];
     put_held(store, rows).await;
     let found = async |missing_before, now, limit| {
         let rows = store.held_overdue(time(missing_before), time(now), limit).await.unwrap();

@@ -1,7 +1,9 @@
 //! How the model takes an append: the fence first, then everything that goes with it.
 
 use super::tables::{Execution, Tables};
-use crate::store::{Append, Change, Committed, EVENT_FORMAT, ExecutionKey, ExecutionRow, HistoryRow, Statistics, Target};
+use crate::store::{
+    Append, Change, Committed, EVENT_FORMAT, ExecutionKey, ExecutionRow, HistoryRow, Statistics, Target,
+};
 
 impl Tables {
     pub(super) fn commit(&mut self, append: &Append, changes: &mut Statistics) -> Committed {
@@ -31,7 +33,11 @@ impl Tables {
     // The answer to this append may have been lost: then its own row stands at the number.
     fn written_before(&self, key: ExecutionKey, append: &Append) -> Committed {
         let there = self.executions.get(&key).and_then(|execution| execution.history.get(&append.first_number));
-        if there.is_some_and(|row| row.batch_id == append.batch_id) { Committed::Written(key) } else { Committed::Conflict }
+        if there.is_some_and(|row| row.batch_id == append.batch_id) {
+            Committed::Written(key)
+        } else {
+            Committed::Conflict
+        }
     }
 
     fn create(&mut self, append: &Append, changes: &mut Statistics) -> ExecutionKey {

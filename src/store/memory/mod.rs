@@ -9,8 +9,8 @@ mod tables;
 use super::statistics::Totals;
 use super::{
     Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence, ReadyRow,
-    SessionRow, Size, Statistics, Store,
+    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence,
+    ReadyRow, SessionRow, Size, Statistics, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -95,9 +95,19 @@ impl Store for MemoryStore {
         Ok(self.tables().executions.get(&key).map(tables::Execution::load))
     }
 
-    async fn history(&self, key: ExecutionKey, after_number: u64, rows_max: usize, bytes_max: usize) -> Result<Vec<HistoryRow>, Error> {
+    async fn history(
+        &self,
+        key: ExecutionKey,
+        after_number: u64,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryRow>, Error> {
         let tables = self.tables();
-        Ok(tables.executions.get(&key).map(|execution| execution.history(after_number, rows_max, bytes_max)).unwrap_or_default())
+        Ok(tables
+            .executions
+            .get(&key)
+            .map(|execution| execution.history(after_number, rows_max, bytes_max))
+            .unwrap_or_default())
     }
 
     async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error> {
@@ -107,7 +117,12 @@ impl Store for MemoryStore {
         Ok(found)
     }
 
-    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<Vec<ExecutionRow>, Error> {
+    async fn list(
+        &self,
+        filter: &ListFilter,
+        after: Option<ListCursor>,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, Error> {
         Ok(self.tables().list(filter, after, limit))
     }
 
@@ -137,7 +152,12 @@ impl Store for MemoryStore {
         Ok(self.tables().definition(find))
     }
 
-    async fn definitions(&self, name: Option<&str>, after: Option<(&str, &[u8])>, limit: usize) -> Result<Vec<DefinitionRow>, Error> {
+    async fn definitions(
+        &self,
+        name: Option<&str>,
+        after: Option<(&str, &[u8])>,
+        limit: usize,
+    ) -> Result<Vec<DefinitionRow>, Error> {
         Ok(self.tables().definitions(name, after, limit))
     }
 
@@ -160,7 +180,13 @@ impl Store for MemoryStore {
 
     async fn sessions(&self, after: Option<SessionId>, limit: usize) -> Result<Vec<SessionRow>, Error> {
         let tables = self.tables();
-        Ok(tables.sessions.values().filter(|row| after.is_none_or(|after| row.id > after)).take(limit).cloned().collect())
+        Ok(tables
+            .sessions
+            .values()
+            .filter(|row| after.is_none_or(|after| row.id > after))
+            .take(limit)
+            .cloned()
+            .collect())
     }
 
     async fn end_session(&self, id: SessionId, contact_time: Option<Timestamp>) -> Result<bool, Error> {
@@ -183,7 +209,12 @@ impl Store for MemoryStore {
         Ok(self.tables().held_without_session(limit))
     }
 
-    async fn held_overdue(&self, missing_before: Timestamp, now: Timestamp, limit: usize) -> Result<Vec<HeldRow>, Error> {
+    async fn held_overdue(
+        &self,
+        missing_before: Timestamp,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<HeldRow>, Error> {
         Ok(self.tables().held_overdue(missing_before, now, limit))
     }
 

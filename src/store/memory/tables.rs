@@ -25,7 +25,14 @@ pub(super) struct Execution {
 
 impl Execution {
     pub(super) fn new(row: ExecutionRow) -> Self {
-        Self { row, floor: 0, history: BTreeMap::new(), snapshot: None, payloads: BTreeMap::new(), ready: BTreeMap::new() }
+        Self {
+            row,
+            floor: 0,
+            history: BTreeMap::new(),
+            snapshot: None,
+            payloads: BTreeMap::new(),
+            ready: BTreeMap::new(),
+        }
     }
 
     pub(super) fn newest_number(&self) -> u64 {
@@ -56,7 +63,8 @@ impl Execution {
     }
 
     pub(super) fn payloads(&self) -> Vec<LargePayload> {
-        let by_digest: BTreeMap<_, _> = self.payloads.iter().map(|((_, digest), json)| (*digest, json.clone())).collect();
+        let by_digest: BTreeMap<_, _> =
+            self.payloads.iter().map(|((_, digest), json)| (*digest, json.clone())).collect();
         by_digest.into_iter().map(|(sha256, json)| LargePayload { sha256, json }).collect()
     }
 }
@@ -88,7 +96,8 @@ impl Tables {
     }
 
     pub(super) fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Vec<ExecutionRow> {
-        let newest_first = self.starts.iter().rev().filter(|start| after.is_none_or(|c| **start < (c.start_time, c.key)));
+        let newest_first =
+            self.starts.iter().rev().filter(|start| after.is_none_or(|c| **start < (c.start_time, c.key)));
         let rows = newest_first.map(|(_, key)| &self.executions[key].row);
         rows.filter(|row| matches(filter, row)).take(limit).cloned().collect()
     }
@@ -100,11 +109,16 @@ impl Tables {
     }
 
     pub(super) fn ready(&self, pool: &Pool, limit: usize) -> Vec<ReadyRow> {
-        let rows = self.executions.iter().flat_map(|(key, execution)| execution.ready.values().map(|unit| (*key, unit)));
+        let rows =
+            self.executions.iter().flat_map(|(key, execution)| execution.ready.values().map(|unit| (*key, unit)));
         let mut rows: Vec<_> = rows
-            .filter(|(_, unit)| unit.queue == pool.queue && unit.contract == pool.contract && unit.language == pool.language)
+            .filter(|(_, unit)| {
+                unit.queue == pool.queue && unit.contract == pool.contract && unit.language == pool.language
+            })
             .collect();
-        rows.sort_by(|(a, x), (b, y)| (x.priority, x.ready_time, a, &x.unit).cmp(&(y.priority, y.ready_time, b, &y.unit)));
+        rows.sort_by(|(a, x), (b, y)| {
+            (x.priority, x.ready_time, a, &x.unit).cmp(&(y.priority, y.ready_time, b, &y.unit))
+        });
         rows.into_iter().take(limit).map(|(execution, unit)| ReadyRow { execution, unit: unit.clone() }).collect()
     }
 
@@ -123,7 +137,8 @@ impl Tables {
             Some(_) => DefinitionStored::Different,
             None => {
                 let contracts: BTreeSet<_> = row.contracts.iter().map(|contract| split(contract)).collect();
-                let contracts: Vec<Arc<str>> = contracts.iter().map(|(name, version)| format!("{name}@{version}").into()).collect();
+                let contracts: Vec<Arc<str>> =
+                    contracts.iter().map(|(name, version)| format!("{name}@{version}").into()).collect();
                 changes.add(Change::DefinitionInserted, 1);
                 changes.add(Change::ContractInserted, contracts.len() as u64);
                 self.definitions.insert(key, DefinitionRow { contracts, ..row.clone() });
@@ -144,8 +159,14 @@ impl Tables {
         found.cloned()
     }
 
-    pub(super) fn definitions(&self, name: Option<&str>, after: Option<(&str, &[u8])>, limit: usize) -> Vec<DefinitionRow> {
-        let mut rows: Vec<_> = self.definitions.values().filter(|row| name.is_none_or(|name| *row.name == *name)).collect();
+    pub(super) fn definitions(
+        &self,
+        name: Option<&str>,
+        after: Option<(&str, &[u8])>,
+        limit: usize,
+    ) -> Vec<DefinitionRow> {
+        let mut rows: Vec<_> =
+            self.definitions.values().filter(|row| name.is_none_or(|name| *row.name == *name)).collect();
         rows.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| b.version_order.cmp(&a.version_order)));
         let later = |row: &DefinitionRow| {
             after.is_none_or(|(name, order)| *row.name > *name || (*row.name == *name && *row.version_order < *order))
@@ -155,7 +176,8 @@ impl Tables {
 
     pub(super) fn contract_versions(&self, task_name: &str) -> Vec<String> {
         let contracts = self.definitions.values().flat_map(|row| &row.contracts).map(|contract| split(contract));
-        let versions: BTreeSet<_> = contracts.filter(|(name, _)| *name == task_name).map(|(_, version)| version).collect();
+        let versions: BTreeSet<_> =
+            contracts.filter(|(name, _)| *name == task_name).map(|(_, version)| version).collect();
         versions.into_iter().map(str::to_owned).collect()
     }
 
@@ -176,7 +198,12 @@ impl Tables {
         Some(stored.clone())
     }
 
-    pub(super) fn end_session(&mut self, id: SessionId, contact_time: Option<Timestamp>, changes: &mut Statistics) -> bool {
+    pub(super) fn end_session(
+        &mut self,
+        id: SessionId,
+        contact_time: Option<Timestamp>,
+        changes: &mut Statistics,
+    ) -> bool {
         let ends = self.sessions.get(&id).is_some_and(|row| contact_time.is_none_or(|time| row.contact_time == time));
         if ends {
             self.sessions.remove(&id);

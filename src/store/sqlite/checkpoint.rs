@@ -114,8 +114,11 @@ impl Work {
             return Ok(true);
         }
         let file_bytes = tokio::fs::metadata(&self.log).await.map_or(0, |file| file.len());
-        let statement =
-            if file_bytes < self.limits.truncate { "PRAGMA wal_checkpoint(RESTART)" } else { "PRAGMA wal_checkpoint(TRUNCATE)" };
+        let statement = if file_bytes < self.limits.truncate {
+            "PRAGMA wal_checkpoint(RESTART)"
+        } else {
+            "PRAGMA wal_checkpoint(TRUNCATE)"
+        };
         let position = {
             // Under the writer's lock, or the two would wait for each other in SQLite's slow way.
             let _no_commit = self.writer.lock().await;
@@ -137,7 +140,11 @@ async fn checkpoint(connection: &mut SqliteConnection, statement: &'static str) 
     let row = sqlx::query(statement).fetch_one(connection).await?;
     // −1 where there is no log yet.
     let frames = |column| row.try_get::<i64, _>(column).map(|frames| u64::try_from(frames).unwrap_or(0));
-    Ok(Position { is_busy: row.try_get::<i64, _>(0)? != 0, used: frames(1)? * FRAME_BYTES, copied: frames(2)? * FRAME_BYTES })
+    Ok(Position {
+        is_busy: row.try_get::<i64, _>(0)? != 0,
+        used: frames(1)? * FRAME_BYTES,
+        copied: frames(2)? * FRAME_BYTES,
+    })
 }
 
 /// A page with its header in the log.

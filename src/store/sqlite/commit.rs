@@ -83,7 +83,8 @@ struct Won<'a> {
 
 async fn write(transaction: &mut Transaction, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
     let keys = create_executions(transaction, appends).await?;
-    let mut fenced: Vec<(ExecutionKey, usize)> = keys.iter().enumerate().filter_map(|(index, key)| Some(((*key)?, index))).collect();
+    let mut fenced: Vec<(ExecutionKey, usize)> =
+        keys.iter().enumerate().filter_map(|(index, key)| Some(((*key)?, index))).collect();
     // In order of the table, so that neighbours share pages.
     fenced.sort_unstable();
     let won: Vec<Won<'_>> = fenced.iter().map(|(key, index)| Won { key: *key, append: appends[*index] }).collect();
@@ -95,7 +96,8 @@ async fn write(transaction: &mut Transaction, appends: &[&Append]) -> sqlx::Resu
             outcomes[*index] = Some(Committed::Written(*key));
         }
     }
-    let won: Vec<Won<'_>> = won.into_iter().zip(came_back).filter_map(|(won, came_back)| came_back.then_some(won)).collect();
+    let won: Vec<Won<'_>> =
+        won.into_iter().zip(came_back).filter_map(|(won, came_back)| came_back.then_some(won)).collect();
     write_companions(transaction, &won).await?;
 
     let mut answers = Vec::with_capacity(appends.len());
@@ -118,7 +120,10 @@ static EXECUTIONS: Rows = Rows::new(
 );
 
 /// Inserts the rows of new executions. Answers with the key of each append's execution; none where the id is taken.
-async fn create_executions(transaction: &mut Transaction, appends: &[&Append]) -> sqlx::Result<Vec<Option<ExecutionKey>>> {
+async fn create_executions(
+    transaction: &mut Transaction,
+    appends: &[&Append],
+) -> sqlx::Result<Vec<Option<ExecutionKey>>> {
     let mut keys = Vec::with_capacity(appends.len());
     let mut new: Vec<(&NewExecution, Option<Timestamp>)> = Vec::new();
     for append in appends {
@@ -206,13 +211,15 @@ async fn written_before(transaction: &mut Transaction, append: &Append) -> sqlx:
     let key = match &append.target {
         Target::Existing(key) => Some(*key),
         Target::New(execution) => {
-            let row = transaction.row(sql::KEY_OF_UID, Values::default().with(execution.uid.0.as_bytes().to_vec())).await?;
+            let row =
+                transaction.row(sql::KEY_OF_UID, Values::default().with(execution.uid.0.as_bytes().to_vec())).await?;
             row.map(|row| row.try_get(0)).transpose()?.map(ExecutionKey)
         }
     };
     let Some(key) = key else { return Ok(Committed::Conflict) };
     let values = Values::default().with(key.0).with(number(append.first_number));
-    let there: Option<Vec<u8>> = transaction.row(sql::HISTORY_BATCH, values).await?.map(|row| row.try_get(0)).transpose()?;
+    let there: Option<Vec<u8>> =
+        transaction.row(sql::HISTORY_BATCH, values).await?.map(|row| row.try_get(0)).transpose()?;
     let own = there.is_some_and(|batch_id| batch_id == append.batch_id.as_bytes());
     Ok(if own { Committed::Written(key) } else { Committed::Conflict })
 }

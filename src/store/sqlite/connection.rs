@@ -31,13 +31,20 @@ impl Values {
     }
 
     /// Adds the next value.
-    pub(super) fn with<T: for<'q> sqlx::Encode<'q, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>>(mut self, value: T) -> Self {
+    pub(super) fn with<T: for<'q> sqlx::Encode<'q, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>>(
+        mut self,
+        value: T,
+    ) -> Self {
         self.push(value);
         self
     }
 
     /// Reads the rows of a statement one by one.
-    pub(super) fn stream<'c>(self, connection: &'c mut SqliteConnection, sql: &'static str) -> BoxStream<'c, sqlx::Result<SqliteRow>> {
+    pub(super) fn stream<'c>(
+        self,
+        connection: &'c mut SqliteConnection,
+        sql: &'static str,
+    ) -> BoxStream<'c, sqlx::Result<SqliteRow>> {
         sqlx::query_with(sql, self.0).fetch(connection)
     }
 
@@ -48,12 +55,20 @@ impl Values {
 }
 
 /// Reads all rows of a statement, which stays prepared.
-pub(super) async fn rows(connection: &mut SqliteConnection, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Vec<SqliteRow>> {
+pub(super) async fn rows(
+    connection: &mut SqliteConnection,
+    sql: impl SqlSafeStr,
+    values: Values,
+) -> sqlx::Result<Vec<SqliteRow>> {
     sqlx::query_with(sql, values.0).fetch_all(connection).await
 }
 
 /// Reads the only row of a statement, if there is one.
-pub(super) async fn row(connection: &mut SqliteConnection, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Option<SqliteRow>> {
+pub(super) async fn row(
+    connection: &mut SqliteConnection,
+    sql: impl SqlSafeStr,
+    values: Values,
+) -> sqlx::Result<Option<SqliteRow>> {
     sqlx::query_with(sql, values.0).fetch_optional(connection).await
 }
 
@@ -72,7 +87,12 @@ impl Transaction {
     }
 
     /// Runs a statement whose RETURNING gives a row for each row that it changed.
-    pub(super) async fn returning(&mut self, change: Change, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Vec<SqliteRow>> {
+    pub(super) async fn returning(
+        &mut self,
+        change: Change,
+        sql: impl SqlSafeStr,
+        values: Values,
+    ) -> sqlx::Result<Vec<SqliteRow>> {
         let rows = rows(&mut self.connection, sql, values).await?;
         self.changes.add(change, rows.len() as u64);
         Ok(rows)
@@ -110,7 +130,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(options: SqliteConnectOptions, connection: SqliteConnection, totals: Arc<Totals>, log_grew: Arc<Notify>) -> Self {
+    pub(super) fn new(
+        options: SqliteConnectOptions,
+        connection: SqliteConnection,
+        totals: Arc<Totals>,
+        log_grew: Arc<Notify>,
+    ) -> Self {
         Self { options, connection: Some(connection), totals, log_grew, closed: false }
     }
 
@@ -131,7 +156,11 @@ impl Writer {
     }
 
     /// Commits what went well, rolls back what did not.
-    pub(super) async fn finish<T>(&mut self, mut transaction: Transaction, work: sqlx::Result<T>) -> Result<T, Unfinished> {
+    pub(super) async fn finish<T>(
+        &mut self,
+        mut transaction: Transaction,
+        work: sqlx::Result<T>,
+    ) -> Result<T, Unfinished> {
         match work {
             Ok(answer) => match sqlx::query("COMMIT").execute(&mut transaction.connection).await {
                 Ok(_) => {
@@ -221,7 +250,10 @@ impl Readers {
     }
 
     /// Reads with a connection of its own; one statement sees one state of the database.
-    pub(super) async fn read<T>(&self, work: impl AsyncFnOnce(&mut SqliteConnection) -> sqlx::Result<T>) -> Result<T, Error> {
+    pub(super) async fn read<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut SqliteConnection) -> sqlx::Result<T>,
+    ) -> Result<T, Error> {
         let read = async {
             let _permit = self.permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
             let idle = self.idle().pop();

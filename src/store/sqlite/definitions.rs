@@ -38,7 +38,10 @@ pub(super) async fn put(transaction: &mut Transaction, definition: &DefinitionRo
     Ok(DefinitionStored::Created)
 }
 
-pub(super) async fn definition(connection: &mut SqliteConnection, find: &FindDefinition) -> sqlx::Result<Option<DefinitionRow>> {
+pub(super) async fn definition(
+    connection: &mut SqliteConnection,
+    find: &FindDefinition,
+) -> sqlx::Result<Option<DefinitionRow>> {
     let values = Values::default().with(NAMESPACE);
     begin_read(connection).await?;
     let found = match find {
@@ -86,7 +89,8 @@ pub(super) async fn contract_versions(connection: &mut SqliteConnection, task_na
 
 async fn definition_row(connection: &mut SqliteConnection, row: &SqliteRow) -> sqlx::Result<DefinitionRow> {
     let contracts = rows(connection, sql::CONTRACTS, Values::default().with(row.try_get::<i64, _>(0)?)).await?;
-    let contract = |row: &SqliteRow| Ok(Arc::from(format!("{}@{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?)));
+    let contract =
+        |row: &SqliteRow| Ok(Arc::from(format!("{}@{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?)));
     Ok(DefinitionRow {
         name: text(row, 1)?,
         version: text(row, 2)?,

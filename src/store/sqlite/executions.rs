@@ -18,13 +18,21 @@ use uuid::Uuid;
 pub(super) async fn execution(connection: &mut SqliteConnection, find: &Find) -> sqlx::Result<Option<ExecutionRow>> {
     let found = match find {
         Find::Key(key) => row(connection, sql::EXECUTION_BY_KEY, Values::default().with(key.0)).await?,
-        Find::Id(id) => row(connection, sql::EXECUTION_BY_ID, Values::default().with(NAMESPACE).with(id.clone())).await?,
-        Find::Uid(uid) => row(connection, sql::EXECUTION_BY_UID, Values::default().with(uid.0.as_bytes().to_vec())).await?,
+        Find::Id(id) => {
+            row(connection, sql::EXECUTION_BY_ID, Values::default().with(NAMESPACE).with(id.clone())).await?
+        }
+        Find::Uid(uid) => {
+            row(connection, sql::EXECUTION_BY_UID, Values::default().with(uid.0.as_bytes().to_vec())).await?
+        }
     };
     found.as_ref().map(execution_row).transpose()
 }
 
-pub(super) async fn execution_by_request(connection: &mut SqliteConnection, id: &str, key: [u8; 16]) -> sqlx::Result<Option<ExecutionRow>> {
+pub(super) async fn execution_by_request(
+    connection: &mut SqliteConnection,
+    id: &str,
+    key: [u8; 16],
+) -> sqlx::Result<Option<ExecutionRow>> {
     let values = Values::default().with(NAMESPACE).with(id).with(key.to_vec());
     row(connection, sql::EXECUTION_BY_REQUEST, values).await?.as_ref().map(execution_row).transpose()
 }
@@ -89,7 +97,11 @@ async fn all_payloads(connection: &mut SqliteConnection, key: ExecutionKey) -> s
     rows(connection, sql::PAYLOADS, Values::default().with(key.0)).await?.iter().map(payload).collect()
 }
 
-pub(super) async fn payloads(connection: &mut SqliteConnection, key: ExecutionKey, digests: &[[u8; 32]]) -> sqlx::Result<Vec<LargePayload>> {
+pub(super) async fn payloads(
+    connection: &mut SqliteConnection,
+    key: ExecutionKey,
+    digests: &[[u8; 32]],
+) -> sqlx::Result<Vec<LargePayload>> {
     let mut digests = digests.to_vec();
     digests.sort_unstable();
     digests.dedup();
@@ -114,7 +126,11 @@ pub(super) async fn count(connection: &mut SqliteConnection) -> sqlx::Result<BTr
     rows.iter().map(|row| Ok((state(row, 0)?, unsigned(row, 1)?))).collect()
 }
 
-pub(super) async fn due(connection: &mut SqliteConnection, until: Timestamp, most: usize) -> sqlx::Result<Vec<(ExecutionKey, Timestamp)>> {
+pub(super) async fn due(
+    connection: &mut SqliteConnection,
+    until: Timestamp,
+    most: usize,
+) -> sqlx::Result<Vec<(ExecutionKey, Timestamp)>> {
     let values = Values::default().with(until.as_micros()).with(limit(most));
     let rows = rows(connection, sql::DUE, values).await?;
     rows.iter().map(|row| Ok((ExecutionKey(row.try_get(0)?), time(row, 1)?))).collect()
@@ -143,7 +159,8 @@ pub(super) fn execution_row(row: &SqliteRow) -> sqlx::Result<ExecutionRow> {
         (Some(_), Some(_)) => Some(RequestKey { key: bytes(row, 8)?, content: bytes(row, 9)? }),
         _ => None,
     };
-    let labels = serde_json::from_str(row.try_get(11)?).map_err(|cause| damaged(format!("labels of an execution: {cause}")))?;
+    let labels =
+        serde_json::from_str(row.try_get(11)?).map_err(|cause| damaged(format!("labels of an execution: {cause}")))?;
     Ok(ExecutionRow {
         key: ExecutionKey(row.try_get(0)?),
         uid: Uid(Uuid::from_bytes(bytes(row, 1)?)),

@@ -84,7 +84,8 @@ pub(super) fn statement(
     } else {
         statement.arm(walk, filter, after, &states);
     }
-    let order = if walk == Walk::Label { "l.start_time DESC, l.execution_key DESC" } else { "e.start_time DESC, e.key DESC" };
+    let order =
+        if walk == Walk::Label { "l.start_time DESC, l.execution_key DESC" } else { "e.start_time DESC, e.key DESC" };
     // The order of a UNION is told by its result columns.
     let order = if states.len() > 1 && walk == Walk::State { "start_time DESC, key DESC" } else { order };
     let place = statement.place(limit(most));
@@ -111,14 +112,20 @@ impl Statement {
     fn arm(&mut self, walk: Walk, filter: &ListFilter, after: Option<ListCursor>, states: &[ExecutionState]) {
         let (from, namespace, time, key) = match walk {
             Walk::Start => ("executions AS e INDEXED BY executions_start", "e.namespace", "e.start_time", "e.key"),
-            Walk::Workflow => ("executions AS e INDEXED BY executions_workflow", "e.namespace", "e.start_time", "e.key"),
-            Walk::State => ("executions AS e INDEXED BY executions_state", "e.namespace", "e.start_time", "e.key"),
-            Walk::Label => {
-                ("labels AS l CROSS JOIN executions AS e ON e.key = l.execution_key", "l.namespace", "l.start_time", "l.execution_key")
+            Walk::Workflow => {
+                ("executions AS e INDEXED BY executions_workflow", "e.namespace", "e.start_time", "e.key")
             }
+            Walk::State => ("executions AS e INDEXED BY executions_state", "e.namespace", "e.start_time", "e.key"),
+            Walk::Label => (
+                "labels AS l CROSS JOIN executions AS e ON e.key = l.execution_key",
+                "l.namespace",
+                "l.start_time",
+                "l.execution_key",
+            ),
         };
         let namespace_place = self.place(NAMESPACE);
-        write!(self.text, "SELECT {EXECUTION_COLUMNS} FROM {from} WHERE {namespace} = {namespace_place}").expect("a string takes all text");
+        write!(self.text, "SELECT {EXECUTION_COLUMNS} FROM {from} WHERE {namespace} = {namespace_place}")
+            .expect("a string takes all text");
         let mut labels = filter.labels.iter();
         if walk == Walk::Label
             && let Some((label, value)) = labels.next()

@@ -20,9 +20,9 @@ mod sessions;
 
 use super::statistics::Totals;
 use super::{
-    Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence, ReadyRow,
-    SessionRow, Size, Statistics, Store, sql,
+    Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
+    Find, FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence,
+    ReadyRow, SessionRow, Size, Statistics, Store, sql,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -169,15 +169,28 @@ impl Store for SqliteStore {
         self.readers.read(async |reader| executions::load(reader, key).await).await
     }
 
-    async fn history(&self, key: ExecutionKey, after_number: u64, rows_max: usize, bytes_max: usize) -> Result<Vec<HistoryRow>, Error> {
-        self.readers.read(async |reader| executions::history(reader, key, after_number, rows_max, bytes_max).await).await
+    async fn history(
+        &self,
+        key: ExecutionKey,
+        after_number: u64,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryRow>, Error> {
+        self.readers
+            .read(async |reader| executions::history(reader, key, after_number, rows_max, bytes_max).await)
+            .await
     }
 
     async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error> {
         self.readers.read(async |reader| executions::payloads(reader, key, digests).await).await
     }
 
-    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<Vec<ExecutionRow>, Error> {
+    async fn list(
+        &self,
+        filter: &ListFilter,
+        after: Option<ListCursor>,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, Error> {
         self.readers.read(async |reader| list::list(reader, filter, after, limit).await).await
     }
 
@@ -215,7 +228,12 @@ impl Store for SqliteStore {
         self.readers.read(async |reader| definitions::definition(reader, find).await).await
     }
 
-    async fn definitions(&self, name: Option<&str>, after: Option<(&str, &[u8])>, limit: usize) -> Result<Vec<DefinitionRow>, Error> {
+    async fn definitions(
+        &self,
+        name: Option<&str>,
+        after: Option<(&str, &[u8])>,
+        limit: usize,
+    ) -> Result<Vec<DefinitionRow>, Error> {
         self.readers.read(async |reader| definitions::definitions(reader, name, after, limit).await).await
     }
 
@@ -262,7 +280,12 @@ impl Store for SqliteStore {
         self.readers.read(async |reader| sessions::held_without_session(reader, limit).await).await
     }
 
-    async fn held_overdue(&self, missing_before: Timestamp, now: Timestamp, limit: usize) -> Result<Vec<HeldRow>, Error> {
+    async fn held_overdue(
+        &self,
+        missing_before: Timestamp,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<HeldRow>, Error> {
         self.readers.read(async |reader| sessions::held_overdue(reader, missing_before, now, limit).await).await
     }
 

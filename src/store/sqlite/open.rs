@@ -1,6 +1,11 @@
 //! Opens the database: alone, in a format that this version knows, and durable.
 
-use super::{Options, PAGE_BYTES, SqliteStore, checkpoint::Checkpointer, connection::{Readers, Writer}, error};
+use super::{
+    Options, PAGE_BYTES, SqliteStore,
+    checkpoint::Checkpointer,
+    connection::{Readers, Writer},
+    error,
+};
 use crate::domain::Timestamp;
 use crate::store::{Error, Opened, statistics::Totals};
 use sqlx::{
@@ -52,7 +57,11 @@ pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, 
     migrate(&mut connection, &MIGRATIONS, path, found).await?;
     let newest_now = prepare(&mut connection).await.map_err(error::from_sqlx)?;
 
-    let reads = connect.clone().read_only(true).pragma("cache_size", cache_size(options.reader_cache_bytes)).row_buffer_size(ROW_BUFFER);
+    let reads = connect
+        .clone()
+        .read_only(true)
+        .pragma("cache_size", cache_size(options.reader_cache_bytes))
+        .row_buffer_size(ROW_BUFFER);
     let checkpoints = connect.busy_timeout(CHECKPOINT_WAIT).connect().await.map_err(error::from_sqlx)?;
     let totals = Arc::new(Totals::default());
     let log_grew = Arc::new(Notify::new());
@@ -60,7 +69,13 @@ pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, 
     let log = beside(path, "-wal");
     Ok(SqliteStore {
         path: path.to_owned(),
-        checkpointer: Mutex::new(Some(Checkpointer::start(checkpoints, log.clone(), writer.clone(), log_grew, options))),
+        checkpointer: Mutex::new(Some(Checkpointer::start(
+            checkpoints,
+            log.clone(),
+            writer.clone(),
+            log_grew,
+            options,
+        ))),
         log,
         writer,
         readers: Readers::new(reads, options),
@@ -77,7 +92,8 @@ const ROW_BUFFER: usize = 16;
 fn lock(path: &Path) -> Result<File, Error> {
     let lock_path = beside(path, ".lock");
     let refuse = |cause: std::io::Error| Error::Refused(format!("cannot open {}: {cause}", lock_path.display()));
-    let mut file = File::options().create(true).truncate(false).read(true).write(true).open(&lock_path).map_err(refuse)?;
+    let mut file =
+        File::options().create(true).truncate(false).read(true).write(true).open(&lock_path).map_err(refuse)?;
     match file.try_lock() {
         Ok(()) => {
             // For whoever wonders who has it; not read by the server.
@@ -113,7 +129,11 @@ async fn inspect(path: &Path) -> Result<u32, Error> {
         Ok((application_id, tables, version.unwrap_or(0)))
     };
     let (application_id, tables, version) = inspected.await.map_err(|cause: sqlx::Error| {
-        if error::is_not_a_database(&cause) { refuse("is not a SQLite database".to_owned()) } else { error::from_sqlx(cause) }
+        if error::is_not_a_database(&cause) {
+            refuse("is not a SQLite database".to_owned())
+        } else {
+            error::from_sqlx(cause)
+        }
     })?;
     if tables > 0 && application_id != APPLICATION_ID {
         return Err(refuse("is a database of another program".to_owned()));
@@ -136,18 +156,27 @@ async fn demand_durability(connection: &mut SqliteConnection, options: &Options)
     };
     let (journal, synchronous) = read.await.map_err(error::from_sqlx)?;
     if journal != "wal" {
-        return Err(Error::Refused(format!("the database cannot keep a write-ahead log here: journal_mode is {journal}")));
+        return Err(Error::Refused(format!(
+            "the database cannot keep a write-ahead log here: journal_mode is {journal}"
+        )));
     }
     if options.unsafe_without_sync {
         tracing::warn!("commits are not synced: a power loss loses acknowledged work");
     } else if synchronous != 2 {
-        return Err(Error::Refused(format!("commits would not be synced: synchronous is {synchronous} instead of 2 (FULL)")));
+        return Err(Error::Refused(format!(
+            "commits would not be synced: synchronous is {synchronous} instead of 2 (FULL)"
+        )));
     }
     Ok(())
 }
 
 /// Brings the schema up to date; an older database is copied first.
-async fn migrate(connection: &mut SqliteConnection, migrations: &Migrator, path: &Path, found: u32) -> Result<(), Error> {
+async fn migrate(
+    connection: &mut SqliteConnection,
+    migrations: &Migrator,
+    path: &Path,
+    found: u32,
+) -> Result<(), Error> {
     if found == 0 {
         let mark = format!("PRAGMA application_id = {APPLICATION_ID}");
         sqlx::query(AssertSqlSafe(mark)).execute(&mut *connection).await.map_err(error::from_sqlx)?;

@@ -52,19 +52,28 @@ pub(super) async fn session(connection: &mut SqliteConnection, id: SessionId) ->
     row.as_ref().map(session_row).transpose()
 }
 
-pub(super) async fn sessions(connection: &mut SqliteConnection, after: Option<SessionId>, most: usize) -> sqlx::Result<Vec<SessionRow>> {
+pub(super) async fn sessions(
+    connection: &mut SqliteConnection,
+    after: Option<SessionId>,
+    most: usize,
+) -> sqlx::Result<Vec<SessionRow>> {
     let values = Values::default().with(after.map(|id| id.0.as_bytes().to_vec())).with(limit(most));
     rows(connection, sql::SESSIONS, values).await?.iter().map(session_row).collect()
 }
 
-pub(super) async fn end(transaction: &mut Transaction, id: SessionId, contact_time: Option<Timestamp>) -> sqlx::Result<bool> {
+pub(super) async fn end(
+    transaction: &mut Transaction,
+    id: SessionId,
+    contact_time: Option<Timestamp>,
+) -> sqlx::Result<bool> {
     let values = Values::default().with(id.0.as_bytes().to_vec()).with(contact_time.map(Timestamp::as_micros));
     Ok(transaction.run(Change::SessionDeleted, sql::SESSION_END, values).await? > 0)
 }
 
 fn session_row(row: &SqliteRow) -> sqlx::Result<SessionRow> {
     let list = |column| -> sqlx::Result<Vec<Arc<str>>> {
-        let texts: Vec<String> = serde_json::from_str(row.try_get(column)?).map_err(|cause| damaged(format!("a session's list: {cause}")))?;
+        let texts: Vec<String> = serde_json::from_str(row.try_get(column)?)
+            .map_err(|cause| damaged(format!("a session's list: {cause}")))?;
         Ok(texts.into_iter().map(Arc::from).collect())
     };
     Ok(SessionRow {
@@ -141,12 +150,19 @@ pub(super) async fn presence(transaction: &mut Transaction, presence: &Presence)
     newest.map_or(Ok(None), |row| time_if_any(&row, 0))
 }
 
-pub(super) async fn held_by_session(connection: &mut SqliteConnection, id: SessionId, most: usize) -> sqlx::Result<Vec<HeldRow>> {
+pub(super) async fn held_by_session(
+    connection: &mut SqliteConnection,
+    id: SessionId,
+    most: usize,
+) -> sqlx::Result<Vec<HeldRow>> {
     let values = Values::default().with(id.0.as_bytes().to_vec()).with(limit(most));
     held(connection, sql::HELD_BY_SESSION, values).await
 }
 
-pub(super) async fn held_by_execution(connection: &mut SqliteConnection, key: ExecutionKey) -> sqlx::Result<Vec<HeldRow>> {
+pub(super) async fn held_by_execution(
+    connection: &mut SqliteConnection,
+    key: ExecutionKey,
+) -> sqlx::Result<Vec<HeldRow>> {
     held(connection, sql::HELD_BY_EXECUTION, Values::default().with(key.0)).await
 }
 
@@ -173,7 +189,10 @@ pub(super) async fn held_overdue(
     Ok(rows)
 }
 
-pub(super) async fn delete_held(transaction: &mut Transaction, held: &[(ExecutionKey, Arc<str>, u32)]) -> sqlx::Result<()> {
+pub(super) async fn delete_held(
+    transaction: &mut Transaction,
+    held: &[(ExecutionKey, Arc<str>, u32)],
+) -> sqlx::Result<()> {
     for chunk in held.chunks(ROWS_MAX) {
         let mut values = Values::default();
         for (execution, unit, delivery) in chunk {
