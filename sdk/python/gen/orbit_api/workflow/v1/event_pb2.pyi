@@ -489,12 +489,15 @@ class AttemptFailed(google.protobuf.message.Message):
     FAILURE_FIELD_NUMBER: builtins.int
     RETRY_TIME_FIELD_NUMBER: builtins.int
     PROGRESS_FIELD_NUMBER: builtins.int
+    REPORT_FIELD_NUMBER: builtins.int
     unit: builtins.str
     """Unit."""
     attempt: builtins.int
     """Attempt."""
     delivery: builtins.int
     """Delivery that failed."""
+    report: builtins.bytes
+    """Hash of the worker's report, to know a repeat; 16 bytes, empty if no report caused it."""
     @property
     def failure(self) -> orbit_api.workflow.v1.execution_pb2.Failure:
         """Why."""
@@ -516,9 +519,10 @@ class AttemptFailed(google.protobuf.message.Message):
         failure: orbit_api.workflow.v1.execution_pb2.Failure | None = ...,
         retry_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         progress: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        report: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["failure", b"failure", "progress", b"progress", "retry_time", b"retry_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "delivery", b"delivery", "failure", b"failure", "progress", b"progress", "retry_time", b"retry_time", "unit", b"unit"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "delivery", b"delivery", "failure", b"failure", "progress", b"progress", "report", b"report", "retry_time", b"retry_time", "unit", b"unit"]) -> None: ...
 
 Global___AttemptFailed: typing_extensions.TypeAlias = AttemptFailed
 
