@@ -116,7 +116,8 @@ fn route(service: &ServiceDescriptor, method: &MethodDescriptor, rule: &Rule) ->
     format!(
         "{{
 let service = service.clone();
-router.add({verb:?}, &[{segments}], {colon:?}, {takes_body}, {rpc:?}, move |mut call| {{
+let spec = Spec {{ method: {http:?}, verb: {verb:?}, takes_body: {takes_body}, streams: {streams}, rpc: {rpc:?} }};
+router.add(&[{segments}], spec, move |mut call| {{
 let service = service.clone();
 Box::pin(async move {{
 let mut request = <{input}>::default();
@@ -127,9 +128,10 @@ let reply = call.bounded(service.{function}(request)).await?;
 }});
 }}
 ",
-        verb = rule.method,
-        colon = rule.verb,
+        http = rule.method,
+        verb = rule.verb,
         takes_body = rule.takes_body,
+        streams = method.is_server_streaming(),
         rpc = format!("{}/{}", service.full_name(), method.name()),
         input = names::message(&method.input()),
         function = ident(method.name()),

@@ -63,8 +63,8 @@ async fn discard(body: &mut Body, limit: usize) {
 }
 
 fn too_large(limit: usize, actual: Option<usize>) -> Status {
-    let mut metadata = vec![("limit_bytes", limit.to_string())];
-    metadata.extend(actual.map(|actual| ("actual_bytes", actual.to_string())));
+    let mut metadata = vec![("limit", limit.to_string())];
+    metadata.extend(actual.map(|actual| ("actual", actual.to_string())));
     let message = format!("the body is larger than {limit} bytes");
     error::refusal(Code::InvalidArgument, ErrorReason::PayloadTooLarge, message, metadata)
 }

@@ -1,6 +1,6 @@
 //! One call: reads its message from path, query, body and headers, and writes its answer.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use http::{Extensions, HeaderMap, StatusCode};
@@ -14,6 +14,10 @@ use crate::{
         workflow::ErrorReason,
     },
 };
+
+/// How much earlier than its time a late call is answered: the answer is to leave before the caller hangs up, and before
+/// the timer that the gRPC library sets for `grpc-timeout` by itself and answers in gRPC's form.
+const ANSWER_TIME: Duration = Duration::from_millis(5);
 
 /// The instant at which the caller no longer waits; it counts from its first poll.
 pub(super) type Deadline = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
@@ -41,9 +45,17 @@ pub(super) struct Call {
 
 impl Call {
     /// Takes what the request's head says. What is wrong with it is told by [`Self::request`], with everything else.
-    pub(super) fn new(headers: &HeaderMap, extensions: Extensions, query: Option<&str>, values: Vec<String>) -> Self {
+    /// The call takes no longer than `time_max`, or what the caller asks for if that is shorter.
+    pub(super) fn new(
+        headers: &HeaderMap,
+        extensions: Extensions,
+        query: Option<&str>,
+        values: Vec<String>,
+        time_max: Option<Duration>,
+    ) -> Self {
         let mut reader = Reader::default();
-        let timeout = headers::timeout(headers, &mut reader);
+        let asked = headers::timeout(headers, &mut reader);
+        let timeout = asked.into_iter().chain(time_max).min();
         let mut call = Self {
             metadata: headers::metadata(headers, timeout),
             extensions,
@@ -54,7 +66,7 @@ impl Call {
             idempotency_key: headers::text(headers, "idempotency-key", &mut reader),
             reader,
             wants_events: headers::accepts(headers, "text/event-stream"),
-            deadline: timeout.map(|timeout| Box::pin(clock::sleep(timeout)) as _),
+            deadline: timeout.map(|timeout| Box::pin(clock::sleep(timeout.saturating_sub(ANSWER_TIME))) as _),
             body: Bytes::new(),
         };
         call.take_query(query.unwrap_or_default());

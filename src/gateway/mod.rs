@@ -25,7 +25,7 @@ mod headers;
 mod route;
 mod stream;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{HeaderValue, Method, StatusCode, header};
@@ -47,11 +47,15 @@ pub type Response = http::Response<Body>;
 pub struct Limits {
     /// Largest body in bytes; a larger one gets 413 `PAYLOAD_TOO_LARGE`. Default 4 MiB, as for a gRPC message.
     pub body_bytes_max: usize,
+    /// Longest time of a call that answers once, from its head to its answer; a later one gets 504
+    /// `DEADLINE_EXCEEDED`, as does one whose caller asked for a shorter time. Default 60 s: longer than any poll or
+    /// wait. Streams have only the caller's own limit.
+    pub unary_time_max: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes_max: 4 * 1024 * 1024 }
+        Self { body_bytes_max: 4 * 1024 * 1024, unary_time_max: Duration::from_secs(60) }
     }
 }
 
@@ -108,9 +112,10 @@ impl Gateway {
             let status = error::refusal(Code::Unimplemented, ErrorReason::MethodNotAllowed, message, metadata);
             return Ok(allowing(error::response(&status), &allow));
         };
-        tracing::debug!(rpc = route.rpc, "http call");
-        let mut call = Call::new(&parts.headers, parts.extensions, parts.uri.query(), found.values);
-        let read = body::read(&parts.headers, body, self.limits.body_bytes_max, route.takes_body);
+        tracing::debug!(rpc = route.spec.rpc, "http call");
+        let time_max = (!route.spec.streams).then_some(self.limits.unary_time_max);
+        let mut call = Call::new(&parts.headers, parts.extensions, parts.uri.query(), found.values, time_max);
+        let read = body::read(&parts.headers, body, self.limits.body_bytes_max, route.spec.takes_body);
         call.body = call.bounded(read).await?;
         (route.handler)(call).await
     }
@@ -133,7 +138,7 @@ mod generated {
     use std::sync::Arc;
 
     use super::{
-        route::{Router, Segment},
+        route::{Router, Segment, Spec},
         stream,
     };
 

@@ -20,14 +20,25 @@ pub(super) enum Segment {
     Variable,
 }
 
-/// One method of one path.
-pub(super) struct Route {
-    method: &'static str,
-    verb: &'static str,
-    /// Whether the request is the body.
+/// What is to be known of a route.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    /// HTTP method.
+    pub(super) method: &'static str,
+    /// What follows the path after a colon; empty for none.
+    pub(super) verb: &'static str,
+    /// Whether the request is the body. Otherwise its fields are parameters.
     pub(super) takes_body: bool,
+    /// Whether the answer is a stream, which may take any time.
+    pub(super) streams: bool,
     /// Full name, `package.Service/Method`.
     pub(super) rpc: &'static str,
+}
+
+/// One method of one path.
+pub(super) struct Route {
+    /// What is to be known of it.
+    pub(super) spec: Spec,
     /// Answers a call.
     pub(super) handler: Handler,
 }
@@ -54,11 +65,8 @@ impl Router {
     /// Adds a route. The build has checked that no two are the same.
     pub(super) fn add(
         &mut self,
-        method: &'static str,
         segments: &[Segment],
-        verb: &'static str,
-        takes_body: bool,
-        rpc: &'static str,
+        spec: Spec,
         handler: impl Fn(Call) -> BoxFuture<'static, Result<Response, Status>> + Send + Sync + 'static,
     ) {
         let mut node = &mut self.0;
@@ -68,7 +76,7 @@ impl Router {
                 Segment::Variable => node.variable.get_or_insert_default(),
             };
         }
-        node.routes.push(Route { method, verb, takes_body, rpc, handler: Arc::new(handler) });
+        node.routes.push(Route { spec, handler: Arc::new(handler) });
     }
 
     /// The routes of a raw path; none if there are none.
@@ -106,7 +114,7 @@ impl Node {
 
     fn find(&self, values: &[String], verb: &str) -> Option<Vec<&Route>> {
         let Some((first, rest)) = values.split_first() else {
-            let routes: Vec<_> = self.routes.iter().filter(|route| route.verb == verb).collect();
+            let routes: Vec<_> = self.routes.iter().filter(|route| route.spec.verb == verb).collect();
             return (!routes.is_empty()).then_some(routes);
         };
         let literal = self.literals.iter().find(|(word, _)| word == first).map(|(_, node)| node);
@@ -117,12 +125,12 @@ impl Node {
 impl<'a> Found<'a> {
     /// The route of a method.
     pub(super) fn route(&self, method: &str) -> Option<&'a Route> {
-        self.routes.iter().copied().find(|route| route.method == method)
+        self.routes.iter().copied().find(|route| route.spec.method == method)
     }
 
     /// The methods of the path, for the header `Allow`.
     pub(super) fn allow(&self) -> String {
-        let mut methods: Vec<_> = self.routes.iter().map(|route| route.method).collect();
+        let mut methods: Vec<_> = self.routes.iter().map(|route| route.spec.method).collect();
         if methods.contains(&"GET") {
             methods.push("HEAD");
         }

@@ -34,7 +34,7 @@ struct Answer {
 impl Bench {
     fn new() -> Self {
         let fake = Arc::new(Fake::default());
-        let limits = Limits { body_bytes_max: 64 * 1024 };
+        let limits = Limits { body_bytes_max: 64 * 1024, ..Limits::default() };
         Self { gateway: Gateway::new(&fake, &fake, limits), fake }
     }
 

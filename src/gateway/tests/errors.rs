@@ -133,7 +133,7 @@ async fn a_body_over_the_limit_is_refused_with_the_limit() {
     ] {
         let answer = bench.send("POST", "/v1/executions", headers, body).await;
         assert_eq!(answer.refusal(), (413, "PAYLOAD_TOO_LARGE".to_owned()));
-        assert_eq!(answer.json()["error"]["details"][0]["metadata"]["limit_bytes"], "65536");
+        assert_eq!(answer.json()["error"]["details"][0]["metadata"]["limit"], "65536");
     }
     assert!(bench.fake.calls().is_empty());
     assert_eq!(bench.post("/v1/executions", &large[..64 * 1024]).await.status, 400, "at the limit it is read");
@@ -142,8 +142,16 @@ async fn a_body_over_the_limit_is_refused_with_the_limit() {
 #[tokio::test(start_paused = true)]
 async fn a_call_ends_when_its_caller_no_longer_waits() {
     let bench = Bench::new();
-    for header in [("request-timeout", "5"), ("grpc-timeout", "100m")] {
-        let answer = bench.send("GET", "/v1/executions/slow", &[header], "").await;
+    for (headers, time) in [
+        (&[("request-timeout", "5")][..], 5_000),
+        (&[("grpc-timeout", "100m")][..], 100),
+        (&[("grpc-timeout", "1H")][..], 60_000),
+        (&[][..], 60_000),
+    ] {
+        let started = tokio::time::Instant::now();
+        let answer = bench.send("GET", "/v1/executions/slow", headers, "").await;
         assert_eq!(answer.refusal(), (504, "DEADLINE_EXCEEDED".to_owned()));
+        let early = time - started.elapsed().as_millis();
+        assert!((0..10).contains(&early), "{headers:?}: {early}");
     }
 }

@@ -80,10 +80,7 @@ async fn a_client_that_sends_all_of_a_large_body_first_still_reads_the_refusal()
         format!("POST /v1/executions HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
     let answer = exchange(&address, &head, &body).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    assert!(
-        answer.contains("\"limit_bytes\":\"4194304\"") && answer.contains("\"actual_bytes\":\"5242880\""),
-        "{answer}"
-    );
+    assert!(answer.contains("\"limit\":\"4194304\"") && answer.contains("\"actual\":\"5242880\""), "{answer}");
 }
 
 #[tokio::test]
@@ -91,4 +88,15 @@ async fn a_stream_over_http_1_is_chunked_and_complete() {
     let address = serve().await;
     let answer = exchange(&address, "GET /v1/executions/a/events:watch HTTP/1.1", b"").await;
     assert!(answer.contains("transfer-encoding: chunked\r\n") && answer.contains("{\"end\":{}}\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_late_call_is_answered_in_http_whichever_header_set_the_time() {
+    let address = serve().await;
+    for header in ["request-timeout: 0.05", "grpc-timeout: 50m"] {
+        for _ in 0..20 {
+            let answer = exchange(&address, &format!("GET /v1/executions/slow HTTP/1.1\r\n{header}"), b"").await;
+            assert!(answer.starts_with("HTTP/1.1 504 "), "{header}: {answer}");
+        }
+    }
 }
