@@ -4,10 +4,13 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod command;
+pub mod definition;
 mod event;
 mod failure;
 mod ids;
+mod json;
 mod payload;
+pub mod retry;
 mod time;
 
 pub use command::{Claimant, Command, Delivery, Outcome, RefusalReason, Rejection, ReportOutcome, Settings};

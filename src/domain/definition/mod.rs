@@ -1,0 +1,40 @@
+//! Definitions: from a person's text to the model that decisions are made on.
+//!
+//! - [`Definition::parse`] reads YAML or JSON and reports every fault at once, each with its place.
+//! - [`Definition::parse_stored`] compiles what was deployed before, without judging it by checks that came later.
+//! - [`Definition::to_json`] writes the definition's one JSON form; parsing it gives the same definition and hash.
+//! - The hash is SHA-256 over the meaning: defaults filled in, without description, labels, order of keys.
+//!
+//! # Design
+//!
+//! Text becomes a tree with marks ([`source`], `yaml`, `node`), the tree becomes the model in one pass (`parse`,
+//! `step`), which compiles schemas and expressions as it goes and collects faults; the graph is checked last. A field
+//! that equals its default is not written, neither to JSON nor into the hash, so a new field with a default changes
+//! no hash of a definition that does not use it.
+
+pub mod duration;
+mod expression;
+pub mod fault;
+mod fields;
+mod graph;
+mod model;
+mod node;
+mod parse;
+mod render;
+mod schema;
+mod source;
+mod step;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+pub use expression::{
+    EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, Problem, Scope, StepLookup, StepView, Template,
+};
+pub use fault::Fault;
+pub use model::{
+    Action, Await, Definition, Fail, OnError, PRIORITY_DEFAULT, QUEUE_DEFAULT, STEPS_MAX, Sleep, Step, StepIndex,
+    TaskContract, TaskStep,
+};
+pub use schema::{Schema, SchemaError};
+pub use source::SOURCE_BYTES_MAX;

@@ -1,0 +1,257 @@
+//! The compiled definition: what the rules read.
+
+use super::{
+    duration,
+    expression::{EvaluationError, Expression, Problem, Scope, Template},
+    schema::Schema,
+};
+use crate::domain::{Timestamp, json, retry::RetryPolicy};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+/// Most steps of a definition.
+pub const STEPS_MAX: usize = 10_000;
+
+/// Queue of a task that names none.
+pub const QUEUE_DEFAULT: &str = "default";
+
+/// Priority of a task that names none; 1 is first, 5 last.
+pub const PRIORITY_DEFAULT: u8 = 3;
+
+/// One immutable version of a workflow, checked and compiled. Shared as `Arc<Definition>`.
+#[derive(Debug, PartialEq)]
+pub struct Definition {
+    /// Name of the workflow.
+    pub name: Arc<str>,
+    /// Version; with the name it names this content for ever.
+    pub version: semver::Version,
+    /// What the workflow is for; not a part of the hash.
+    pub description: Arc<str>,
+    /// What the input must look like; `None` takes any.
+    pub input: Option<Arc<Schema>>,
+    /// What the output must look like; `None` takes any.
+    pub output: Option<Arc<Schema>>,
+    /// Longest life of an execution; `None` has no limit.
+    pub timeout: Option<Duration>,
+    /// Labels that every execution gets; not a part of the hash.
+    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Contracts by `name@version`.
+    pub tasks: BTreeMap<Arc<str>, TaskContract>,
+    /// Signals by name, with what their payload must look like.
+    pub signals: BTreeMap<Arc<str>, Arc<Schema>>,
+    /// The steps, in the order of the text; at least one.
+    pub steps: Vec<Step>,
+    /// Template of the output; `None` gives null.
+    pub result: Option<Template>,
+    /// SHA-256 of the meaning.
+    pub hash: [u8; 32],
+}
+
+impl Definition {
+    /// The step at an index.
+    ///
+    /// # Panics
+    ///
+    /// If the index is another definition's.
+    #[must_use]
+    pub fn step(&self, index: StepIndex) -> &Step {
+        &self.steps[index.position()]
+    }
+
+    /// The step of an id. Linear in the number of steps.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<StepIndex> {
+        self.steps.iter().position(|step| *step.id == *id).map(StepIndex::new)
+    }
+
+    /// All steps with their indices, in the order of the text.
+    pub fn indexed(&self) -> impl Iterator<Item = (StepIndex, &Step)> {
+        self.steps.iter().enumerate().map(|(position, step)| (StepIndex::new(position), step))
+    }
+
+    /// The hash in lower-case hexadecimal.
+    #[must_use]
+    pub fn hash_hex(&self) -> String {
+        self.hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Position of a step in [`Definition::steps`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepIndex(pub u32);
+
+impl StepIndex {
+    /// The index of a position.
+    pub(super) fn new(position: usize) -> Self {
+        Self(u32::try_from(position).expect("a definition has at most 10,000 steps"))
+    }
+
+    /// The position.
+    #[must_use]
+    pub fn position(self) -> usize {
+        usize::try_from(self.0).expect("32 bits fit a pointer")
+    }
+}
+
+impl fmt::Debug for StepIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// What a task takes and gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskContract {
+    /// What the input must look like; `None` takes any.
+    pub input: Option<Arc<Schema>>,
+    /// What the output must look like; `None` takes any.
+    pub output: Option<Arc<Schema>>,
+}
+
+/// One node of the graph.
+#[derive(Debug, PartialEq)]
+pub struct Step {
+    /// Name of the step, unique in the definition.
+    pub id: Arc<str>,
+    /// Steps that must end before this one: those named under `needs` and those that its expressions mention. Sorted,
+    /// each once.
+    pub needs: Vec<StepIndex>,
+    /// Steps that need this one. Sorted, each once.
+    pub dependents: Vec<StepIndex>,
+    /// Condition; if it is false the step is skipped.
+    pub when: Option<Expression>,
+    /// What the step does.
+    pub action: Action,
+    /// What a failure of the step does to the execution.
+    pub on_error: OnError,
+}
+
+/// What a step does.
+#[derive(Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all steps are tasks, and a definition is built once")]
+pub enum Action {
+    /// Work for a worker.
+    Task(TaskStep),
+    /// A value that the server computes.
+    Compute(Template),
+    /// Waits for a time.
+    Sleep(Sleep),
+    /// Waits for a signal.
+    Await(Await),
+    /// Fails on purpose.
+    Fail(Fail),
+}
+
+/// Work for a worker.
+#[derive(Debug, PartialEq)]
+pub struct TaskStep {
+    /// Contract `name@version`.
+    pub contract: Arc<str>,
+    /// Template of the input; `None` gives null.
+    pub input: Option<Template>,
+    /// The contract's input schema.
+    pub input_schema: Option<Arc<Schema>>,
+    /// The contract's output schema.
+    pub output_schema: Option<Arc<Schema>>,
+    /// Only workers of this language; `None` takes any.
+    pub language: Option<Arc<str>>,
+    /// Queue that the task waits in.
+    pub queue: Arc<str>,
+    /// What happens after a failed attempt.
+    pub retry: RetryPolicy,
+    /// Longest time of one delivery.
+    pub timeout: Option<Duration>,
+    /// Longest wait for a worker.
+    pub queue_timeout: Option<Duration>,
+    /// Longest time of all attempts together.
+    pub total_timeout: Option<Duration>,
+    /// Longest time without progress or an explicit beat.
+    pub heartbeat_timeout: Option<Duration>,
+    /// 1 is handed out first, 5 last.
+    pub priority: u8,
+}
+
+/// Waits for a time.
+#[derive(Debug, PartialEq)]
+pub enum Sleep {
+    /// For a duration: its template gives a text such as `90s`, or a number of seconds.
+    For(Template),
+    /// Until a time: its template gives an RFC 3339 text. A time in the past ends the sleep at once.
+    Until(Template),
+}
+
+impl Sleep {
+    /// When a sleep that begins now ends; never before `now`.
+    ///
+    /// # Errors
+    ///
+    /// [`EvaluationError`], if the template cannot be evaluated or gives no duration of 0 to 36,500 days, or no time.
+    pub fn wake_time(&self, scope: &Scope<'_>, now: Timestamp) -> Result<Timestamp, EvaluationError> {
+        let (Self::For(template) | Self::Until(template)) = self;
+        let payload = template.evaluate(scope)?;
+        let value = payload.as_str().trim_ascii();
+        let text = if value.starts_with('"') { json::Cursor::new(value).string().ok() } else { None };
+        let not_time = |message: String| template.error(Problem::NotTime(message));
+        match (self, text) {
+            (Self::For(_), text) => {
+                let span = match &text {
+                    Some(text) => duration::parse(text),
+                    None => value
+                        .parse::<f64>()
+                        .map_err(|_| duration::DurationError::Syntax)
+                        .and_then(duration::from_seconds),
+                };
+                let shown = text.as_deref().unwrap_or(value);
+                span.map(|span| now + span).map_err(|error| not_time(format!("`{}` {error}", shorten(shown))))
+            }
+            (Self::Until(_), Some(text)) => match duration::parse_time(&text) {
+                Some(time) => Ok(time.max(now)),
+                None => Err(not_time(format!(
+                    "`{}` is not an RFC 3339 time such as `2026-01-31T09:00:00Z`",
+                    shorten(&text)
+                ))),
+            },
+            (Self::Until(_), None) => {
+                Err(not_time("the template of `until` does not give a text with an RFC 3339 time".to_owned()))
+            }
+        }
+    }
+}
+
+/// The beginning of a text, for a message.
+fn shorten(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 50;
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// Waits for a signal; the signal's payload is the step's output.
+#[derive(Debug, PartialEq)]
+pub struct Await {
+    /// Name of the signal; the definition declares it.
+    pub signal: Arc<str>,
+    /// Only a signal for which this is true is taken; `None` takes any.
+    pub predicate: Option<Expression>,
+    /// How long to wait; `None` waits for ever.
+    pub timeout: Option<Duration>,
+}
+
+/// Fails a step on purpose.
+#[derive(Debug, PartialEq)]
+pub struct Fail {
+    /// Error code.
+    pub code: Arc<str>,
+    /// Template of the message; see [`Template::evaluate_text`].
+    pub message: Template,
+}
+
+/// What a failed step does to its execution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The execution winds down and ends FAILED.
+    #[default]
+    Fail,
+    /// The step's output is null, its `error` is set, and its dependents run.
+    Continue,
+}

@@ -1,0 +1,288 @@
+//! JSON Schema 2020-12: what payloads must look like, and the defaults that fill them in.
+//!
+//! Remote references are refused: what a definition means may not depend on a document somewhere else.
+
+use super::node::{Entry, Node, Value as NodeValue};
+use crate::domain::{PAYLOAD_BYTES_MAX, Payload, json};
+use jsonschema::{Draft, PatternOptions, Retrieve, Uri, Validator};
+use serde_json::Value;
+use std::{error::Error, fmt};
+
+/// Violations that a message names; a payload may have thousands.
+const VIOLATIONS_MAX: usize = 5;
+
+/// Most bytes of a `pattern`.
+const PATTERN_BYTES_MAX: usize = 1_024;
+
+/// Most bytes that one compiled `pattern` may take: counted repetitions grow it far beyond its text.
+const PATTERN_COMPILED_BYTES_MAX: usize = 1024 * 1024;
+
+/// A compiled schema.
+pub struct Schema {
+    source: Node,
+    validator: Validator,
+    has_defaults: bool,
+}
+
+/// Why a schema does not compile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SchemaError {
+    /// What is wrong.
+    pub message: String,
+    /// Where in the schema: a JSON pointer, empty for the whole.
+    pub pointer: String,
+}
+
+/// Refuses every reference out of the document.
+struct NoRemote;
+
+impl Retrieve for NoRemote {
+    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn Error + Send + Sync>> {
+        Err(format!("`{uri}` is not in this schema; put it under `$defs`").into())
+    }
+}
+
+impl Schema {
+    /// Compiles a schema from JSON text.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemaError`], if it is no JSON Schema 2020-12 or refers to another document.
+    pub fn compile(text: &str) -> Result<Self, SchemaError> {
+        let node = super::source::read_json(text).map_err(|faults| SchemaError {
+            message: faults.into_iter().next().map_or_else(String::new, |fault| fault.message),
+            pointer: String::new(),
+        })?;
+        Self::from_node(&node)
+    }
+
+    /// Compiles a schema from a part of a definition.
+    pub(super) fn from_node(node: &Node) -> Result<Self, SchemaError> {
+        let fail = |message: String| SchemaError { message, pointer: String::new() };
+        match node.value {
+            NodeValue::Object(_) | NodeValue::Bool(_) => {}
+            NodeValue::Null | NodeValue::Number(_) | NodeValue::Text(_) | NodeValue::List(_) => {
+                return Err(fail(format!("a schema is an object or a boolean, not {}", node.kind())));
+            }
+        }
+        let text = node.to_json();
+        let document: Value =
+            serde_json::from_str(&text).map_err(|error| fail(format!("the schema cannot be read: {error}")))?;
+        let mut pointer = String::new();
+        check_patterns(&document, &mut pointer)?;
+        let validator = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .with_retriever(NoRemote)
+            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_COMPILED_BYTES_MAX))
+            .build(&document)
+            .map_err(|error| SchemaError { message: error.to_string(), pointer: error.instance_path().to_string() })?;
+        let has_defaults = text.contains("\"default\"");
+        Ok(Self { source: node.clone(), validator, has_defaults })
+    }
+
+    /// The schema's document.
+    pub(super) fn source(&self) -> &Node {
+        &self.source
+    }
+
+    /// Checks a payload.
+    ///
+    /// # Errors
+    ///
+    /// The first few violations, each with its place in the payload. Values of the payload are not quoted at length.
+    pub fn validate(&self, payload: &Payload) -> Result<(), String> {
+        let instance: Value =
+            serde_json::from_str(payload.as_str()).map_err(|error| format!("the value cannot be read: {error}"))?;
+        if self.validator.is_valid(&instance) {
+            return Ok(());
+        }
+        let mut errors = self.validator.iter_errors(&instance);
+        let mut violations: Vec<String> = errors.by_ref().take(VIOLATIONS_MAX).map(|error| violation(&error)).collect();
+        if errors.next().is_some() {
+            violations.push("…".to_owned());
+        }
+        Err(violations.join("; "))
+    }
+
+    /// The payload with the `default`s of absent members filled in, through `properties` and `items`. A payload that
+    /// lacks nothing comes back as it is; otherwise what was there keeps its text. References are not followed.
+    #[must_use]
+    pub fn with_defaults(&self, payload: &Payload) -> Payload {
+        if !self.has_defaults {
+            return payload.clone();
+        }
+        match filled(&self.source, payload.as_str()) {
+            Some(text) if text.len() <= PAYLOAD_BYTES_MAX => Payload::from_json(text),
+            Some(_) | None => payload.clone(),
+        }
+    }
+}
+
+/// `text` with defaults, or `None` if it lacks nothing. Payloads are well formed, so a text that cannot be read lacks
+/// nothing as well. Recursion follows the schema, which is 64 deep at most.
+fn filled(schema: &Node, text: &str) -> Option<String> {
+    let mut cursor = json::Cursor::new(text);
+    match cursor.peek()? {
+        b'{' => filled_object(members(schema.get("properties")?), text),
+        b'[' => filled_list(schema.get("prefixItems"), schema.get("items"), text),
+        _ => None,
+    }
+}
+
+/// The members of an object; of anything else none.
+fn members(node: &Node) -> &[Entry] {
+    match &node.value {
+        NodeValue::Object(entries) => entries,
+        NodeValue::Null | NodeValue::Bool(_) | NodeValue::Number(_) | NodeValue::Text(_) | NodeValue::List(_) => &[],
+    }
+}
+
+fn filled_object(properties: &[Entry], text: &str) -> Option<String> {
+    let mut cursor = json::Cursor::new(text);
+    let mut members: Vec<(String, &str)> = Vec::new();
+    cursor.expect(b'{', "expected an object").ok()?;
+    if !cursor.take(b'}') {
+        loop {
+            let name = cursor.string().ok()?.into_owned();
+            cursor.expect(b':', "expected a colon").ok()?;
+            members.push((name, cursor.slice().ok()?));
+            if cursor.take(b'}') {
+                break;
+            }
+            cursor.expect(b',', "expected a comma").ok()?;
+        }
+    }
+    let mut changed = false;
+    let mut out = String::from("{");
+    let separate = |out: &mut String| {
+        if out.len() > 1 {
+            out.push(',');
+        }
+    };
+    for (name, value) in &members {
+        separate(&mut out);
+        json::write_string(&mut out, name);
+        out.push(':');
+        match properties.iter().find(|entry| *entry.key == **name).and_then(|entry| filled(&entry.node, value)) {
+            Some(value) => {
+                changed = true;
+                out.push_str(&value);
+            }
+            None => out.push_str(value),
+        }
+    }
+    for Entry { key, node: schema, .. } in properties {
+        let Some(default) = schema.get("default") else { continue };
+        if members.iter().any(|(known, _)| **known == **key) {
+            continue;
+        }
+        changed = true;
+        separate(&mut out);
+        json::write_string(&mut out, key);
+        out.push(':');
+        let default = default.to_json();
+        // A default that is an object may itself lack members that have defaults.
+        out.push_str(&filled(schema, &default).unwrap_or(default));
+    }
+    out.push('}');
+    changed.then_some(out)
+}
+
+fn filled_list(prefix: Option<&Node>, rest: Option<&Node>, text: &str) -> Option<String> {
+    let mut cursor = json::Cursor::new(text);
+    cursor.expect(b'[', "expected an array").ok()?;
+    if cursor.take(b']') {
+        return None;
+    }
+    let prefix = match prefix.map(|prefix| &prefix.value) {
+        Some(NodeValue::List(schemas)) => schemas.as_slice(),
+        Some(_) | None => &[],
+    };
+    let mut changed = false;
+    let mut out = String::from("[");
+    for index in 0.. {
+        if index > 0 {
+            out.push(',');
+        }
+        let value = cursor.slice().ok()?;
+        let schema = prefix.get(index).or(rest);
+        match schema.and_then(|schema| filled(schema, value)) {
+            Some(value) => {
+                changed = true;
+                out.push_str(&value);
+            }
+            None => out.push_str(value),
+        }
+        if cursor.take(b']') {
+            break;
+        }
+        cursor.expect(b',', "expected a comma").ok()?;
+    }
+    out.push(']');
+    changed.then_some(out)
+}
+
+/// Refuses patterns whose size alone is a burden.
+fn check_patterns(document: &Value, pointer: &mut String) -> Result<(), SchemaError> {
+    let length = pointer.len();
+    let too_long = |pattern: &str, pointer: &str| SchemaError {
+        message: format!("a pattern has {} bytes; one may have {PATTERN_BYTES_MAX}", pattern.len()),
+        pointer: pointer.to_owned(),
+    };
+    match document {
+        Value::Object(members) => {
+            for (name, member) in members {
+                pointer.push('/');
+                pointer.push_str(name);
+                match member {
+                    Value::String(pattern) if name == "pattern" && pattern.len() > PATTERN_BYTES_MAX => {
+                        return Err(too_long(pattern, pointer));
+                    }
+                    Value::Object(patterns) if name == "patternProperties" => {
+                        if let Some(pattern) = patterns.keys().find(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
+                            return Err(too_long(pattern, pointer));
+                        }
+                    }
+                    _ => {}
+                }
+                check_patterns(member, pointer)?;
+                pointer.truncate(length);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                pointer.push('/');
+                pointer.push_str(&index.to_string());
+                check_patterns(item, pointer)?;
+                pointer.truncate(length);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    Ok(())
+}
+
+fn violation(error: &jsonschema::ValidationError<'_>) -> String {
+    /// A message quotes the value; a long one would drown the rest, and may hold what logs must not.
+    const MESSAGE_CHARACTERS_MAX: usize = 200;
+    let path = error.instance_path().to_string();
+    let mut message = error.to_string();
+    if let Some((at, _)) = message.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
+        message.truncate(at);
+        message.push('…');
+    }
+    if path.is_empty() { message } else { format!("`{path}`: {message}") }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Schema({})", self.source.to_json())
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        self.source.to_canonical_json() == other.source.to_canonical_json()
+    }
+}
