@@ -71,9 +71,10 @@ class Shop:
         """Writes one entry into the ledger."""
         return self._once(key, "charge", order_id, cents, lambda _: {"receipt": f"C-{key[:12]}"})
 
-    def ship(self, key: str, order_id: str) -> dict[str, Any]:
-        """Sends the order off."""
-        return self._once(key, "shipment", order_id, None, lambda _: {"tracking": f"T-{key[:12]}"})
+    def ship(self, key: str, order_id: str, *, express: bool) -> dict[str, Any]:
+        """Sends the order off; the tracking number says how."""
+        service = "X" if express else "T"
+        return self._once(key, "shipment", order_id, None, lambda _: {"tracking": f"{service}-{key[:12]}"})
 
     def _once(
         self,

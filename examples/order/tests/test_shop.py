@@ -58,4 +58,5 @@ def test_other_keys_are_other_charges(path: Path) -> None:
 
 def test_a_shipment_repeated_with_its_key_keeps_its_tracking_number(path: Path) -> None:
     shop = Shop(path)
-    assert shop.ship("k", "order-1") == shop.ship("k", "order-1")
+    assert shop.ship("k", "order-1", express=False) == shop.ship("k", "order-1", express=False)
+    assert shop.ship("x", "order-2", express=True)["tracking"].startswith("X-")

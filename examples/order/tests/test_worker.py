@@ -15,7 +15,16 @@ from fake_server import FakeServer
 from test_runtime import run, until
 
 PROGRAM = Path(__file__).resolve().parent.parent / "worker.py"
-ORDER = json.dumps({"order_id": "order-1", "items": [{"sku": "lamp", "cents": 1999}], "cents": 1999})
+# One input that fits every task of the workflow.
+ORDER = json.dumps(
+    {
+        "order_id": "order-1",
+        "items": [{"sku": "lamp", "cents": 1999, "quantity": 1}],
+        "cents": 1999,
+        "reservation": "R-1",
+        "express": False,
+    }
+)
 
 
 @asynccontextmanager
@@ -63,6 +72,19 @@ def test_a_charge_that_failed_on_both_sides_of_the_money_is_one_ledger_entry(tmp
         assert server.reports["t1"].fail.failure.code == "BANK_UNAVAILABLE"
         ledger = sqlite3.connect(tmp_path / "shop.db").execute("SELECT order_id, cents FROM ledger").fetchall()
         assert ledger == [("order-1", 1999)]
+
+    run(test())
+
+
+def test_a_card_that_declines_fails_for_good_and_moves_no_money(tmp_path: Path) -> None:
+    async def test() -> None:
+        server = FakeServer()
+        async with process(server, tmp_path / "shop.db", "--charge-failures", "never"):
+            server.give("t", "payments.charge@1", json.dumps({"order_id": "order-1", "cents": 100_000_001}))
+            await until(lambda: "t" in server.reports)
+        fail = server.reports["t"].fail
+        assert (fail.failure.code, fail.retryable) == ("CARD_DECLINED", False)
+        assert sqlite3.connect(tmp_path / "shop.db").execute("SELECT count(*) FROM ledger").fetchone() == (0,)
 
     run(test())
 
