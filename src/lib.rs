@@ -1,5 +1,6 @@
 //! Orbit: a durable workflow service.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;

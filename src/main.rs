@@ -1,3 +1,11 @@
 //! The `orbit` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+// Many small, short-lived values on few cores.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    orbit::cli::main()
+}

@@ -21,7 +21,7 @@ use crate::{
 
 mod envelope;
 
-pub(super) use envelope::envelope;
+pub use envelope::{code_name, envelope};
 
 const DOMAIN: &str = "orbit";
 

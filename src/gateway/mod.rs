@@ -35,6 +35,7 @@ use crate::proto::{
     admin::admin_service_server::AdminService, worker::worker_service_server::WorkerService, workflow::ErrorReason,
 };
 use call::Call;
+pub use error::{code_name, envelope};
 use route::Router;
 
 /// An HTTP request as the server hands it over.

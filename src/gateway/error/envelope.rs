@@ -7,7 +7,8 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetail, StatusExt as _};
 
 /// The envelope of a status, as text on one line.
-pub(in crate::gateway) fn envelope(status: &Status) -> String {
+#[must_use]
+pub fn envelope(status: &Status) -> String {
     let mut details = status.get_error_details_vec();
     // First what every error has, so that a script finds it at `details[0]`.
     details.sort_by_key(|detail| !matches!(detail, ErrorDetail::ErrorInfo(_)));
@@ -137,7 +138,9 @@ fn seconds(span: Duration) -> String {
     }
 }
 
-fn code_name(code: Code) -> &'static str {
+/// The name of a gRPC code, such as `NOT_FOUND`.
+#[must_use]
+pub fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

@@ -1,0 +1,272 @@
+//! The caller of a benchmark: keeps so many executions going, and checks what comes out of them.
+
+use super::{Load, chain, connect::connect, process};
+use crate::{
+    cli::error::Error,
+    clock::{self, Clock as _, SystemClock},
+    proto::{
+        admin::{StartExecutionRequest, WaitExecutionRequest, admin_service_client::AdminServiceClient},
+        workflow::{Execution, Payload, execution::State, payload::Content},
+    },
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
+
+/// Connections to spread the calls over; one alone is a single task of the server's.
+const CONNECTIONS_MAX: u32 = 4;
+
+/// How long executions that are under way at the end may take to end, so that none is left behind.
+const TAIL: Duration = Duration::from_secs(30);
+
+/// How long a call waits for the end of an execution.
+const WAIT: Duration = Duration::from_secs(50);
+
+/// After an error, so that a server that is away is not asked in a tight loop.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// Starts executions and waits for them.
+#[derive(Debug, clap::Args)]
+pub(super) struct Caller {
+    /// Server, `HOST:PORT`
+    #[arg(long)]
+    server: String,
+    #[command(flatten)]
+    load: Load,
+}
+
+/// What the caller tells while it works.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Message {
+    /// The warm-up is over.
+    Measuring,
+    /// So many ended in so many seconds so far, the warm-up included.
+    Tick {
+        /// Since the beginning.
+        seconds: f64,
+        /// Ended well.
+        workflows: f64,
+    },
+    /// The measured time is over.
+    Measured,
+    /// The last execution has ended.
+    Done(Measured),
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Measured {
+    /// Length of the measured time.
+    pub(super) seconds: f64,
+    /// Executions that ended well in it.
+    pub(super) workflows: u64,
+    /// From the start call to the end seen, of those.
+    pub(super) latency: Latency,
+    /// Calls that failed, and executions that did not end as they should, warm-up and tail included.
+    pub(super) errors: u64,
+    /// What the first of them was; empty without errors.
+    pub(super) first_error: String,
+}
+
+/// Percentiles, in milliseconds; 0 if nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Latency {
+    pub(super) p50: f64,
+    pub(super) p90: f64,
+    pub(super) p99: f64,
+    pub(super) max: f64,
+}
+
+impl Latency {
+    fn of(mut micros: Vec<u64>) -> Self {
+        micros.sort_unstable();
+        // Nearest rank: the smallest value that at least this share of all does not exceed.
+        let rank = |share: usize| (micros.len() * share).div_ceil(100).saturating_sub(1);
+        let millis = |at: usize| {
+            let value = u32::try_from(micros.get(at).copied().unwrap_or(0)).unwrap_or(u32::MAX);
+            f64::from(value) / 1_000.0
+        };
+        Self { p50: millis(rank(50)), p90: millis(rank(90)), p99: millis(rank(99)), max: millis(rank(100)) }
+    }
+}
+
+/// What all loops share.
+struct Shared {
+    clock: SystemClock,
+    workflow: String,
+    /// Measured from this instant on …
+    from: Duration,
+    /// … until this one, after which nothing new is started.
+    until: Duration,
+    /// Number of the next execution, for its input.
+    next: AtomicU64,
+    /// Ended well, for progress.
+    ended: AtomicU64,
+}
+
+/// What one loop has seen.
+#[derive(Default)]
+struct Seen {
+    latencies_micros: Vec<u64>,
+    errors: u64,
+    first_error: String,
+}
+
+impl Caller {
+    pub(super) async fn run(self) -> Result<(), Error> {
+        tokio::select! {
+            done = self.work() => done,
+            () = process::told_to_stop() => Ok(()),
+        }
+    }
+
+    async fn work(&self) -> Result<(), Error> {
+        let Load { steps, concurrency, duration, warm_up } = self.load;
+        let mut connections = Vec::new();
+        for _ in 0..concurrency.min(CONNECTIONS_MAX) {
+            connections.push(connect(&self.server).await?);
+        }
+        let clock = SystemClock::starting_at(None);
+        let start = clock.monotonic();
+        let shared = Arc::new(Shared {
+            clock,
+            workflow: chain::name(steps),
+            from: start + warm_up,
+            until: start + warm_up + duration,
+            next: AtomicU64::new(1),
+            ended: AtomicU64::new(0),
+        });
+        let mut loops = JoinSet::new();
+        for (_, channel) in (0..concurrency).zip(connections.iter().cycle()) {
+            loops.spawn(keep_going(Arc::clone(&shared), AdminServiceClient::new(channel.clone())));
+        }
+
+        tell_progress(&shared, start, shared.from).await?;
+        process::say(&Message::Measuring)?;
+        tell_progress(&shared, start, shared.until).await?;
+        process::say(&Message::Measured)?;
+
+        let mut all = Seen::default();
+        let collect = async {
+            while let Some(seen) = loops.join_next().await {
+                all.add(seen.expect("a loop does not panic"));
+            }
+        };
+        if tokio::time::timeout(TAIL, collect).await.is_err() {
+            let left = u64::try_from(loops.len()).expect("at most 10,000");
+            all.add(Seen { errors: left, first_error: format!("{left} executions did not end"), ..Seen::default() });
+        }
+        process::say(&Message::Done(Measured {
+            seconds: duration.as_secs_f64(),
+            workflows: u64::try_from(all.latencies_micros.len()).expect("a count fits"),
+            latency: Latency::of(all.latencies_micros),
+            errors: all.errors,
+            first_error: all.first_error,
+        }))
+    }
+}
+
+impl Seen {
+    fn add(&mut self, other: Self) {
+        self.latencies_micros.extend(other.latencies_micros);
+        self.errors += other.errors;
+        if self.first_error.is_empty() {
+            self.first_error = other.first_error;
+        }
+    }
+}
+
+/// Says once a second how far it is, until that instant.
+async fn tell_progress(shared: &Shared, start: Duration, until: Duration) -> Result<(), Error> {
+    loop {
+        let now = shared.clock.monotonic();
+        if now >= until {
+            return Ok(());
+        }
+        clock::sleep((until - now).min(Duration::from_secs(1))).await;
+        let seconds = (shared.clock.monotonic() - start).as_secs_f64();
+        let workflows = f64::from(u32::try_from(shared.ended.load(Ordering::Relaxed)).unwrap_or(u32::MAX));
+        process::say(&Message::Tick { seconds, workflows })?;
+    }
+}
+
+/// One execution after the other until the time is over.
+async fn keep_going(shared: Arc<Shared>, mut client: AdminServiceClient<Channel>) -> Seen {
+    let mut seen = Seen::default();
+    loop {
+        let start = shared.clock.monotonic();
+        if start >= shared.until {
+            return seen;
+        }
+        match run_one(&shared, &mut client).await {
+            Ok(()) => {
+                let end = shared.clock.monotonic();
+                shared.ended.fetch_add(1, Ordering::Relaxed);
+                if (shared.from..shared.until).contains(&end) {
+                    seen.latencies_micros.push(u64::try_from((end - start).as_micros()).unwrap_or(u64::MAX));
+                }
+            }
+            Err(error) => {
+                seen.add(Seen { errors: 1, first_error: error, ..Seen::default() });
+                clock::sleep(PAUSE_AFTER_ERROR).await;
+            }
+        }
+    }
+}
+
+/// Starts one, waits for its end and compares. The text says what went wrong.
+async fn run_one(shared: &Shared, client: &mut AdminServiceClient<Channel>) -> Result<(), String> {
+    let input = chain::input(shared.next.fetch_add(1, Ordering::Relaxed));
+    let request = StartExecutionRequest {
+        workflow: shared.workflow.clone(),
+        input: Some(Payload { content: Some(Content::Json(input.clone())) }),
+        ..StartExecutionRequest::default()
+    };
+    let started = client.start_execution(request).await.map_err(|status| format!("start: {status}"))?.into_inner();
+    loop {
+        let request = WaitExecutionRequest {
+            id: started.id.clone(),
+            uid: started.uid.clone(),
+            wait_duration: Some(prost_types::Duration::try_from(WAIT).expect("50 s fit")),
+        };
+        let response = client.wait_execution(request).await.map_err(|status| format!("wait: {status}"))?;
+        let execution = response.into_inner().execution.unwrap_or_default();
+        match execution.state() {
+            State::Running | State::WindingDown => {}
+            State::Succeeded if output(&execution) == Some(&input) => return Ok(()),
+            State::Succeeded => {
+                return Err(format!("{}: the output is {:?} and not {input}", started.id, output(&execution)));
+            }
+            state @ (State::Unspecified | State::Failed | State::Cancelled | State::TimedOut | State::Terminated) => {
+                return Err(format!("{} ended {}: {:?}", started.id, state.as_str_name(), execution.failure));
+            }
+        }
+    }
+}
+
+fn output(execution: &Execution) -> Option<&String> {
+    match execution.output.as_ref()?.content.as_ref()? {
+        Content::Json(text) => Some(text),
+        Content::Value(_) | Content::Reference(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        assert_eq!(Latency::of(Vec::new()), Latency::default());
+        assert_eq!(Latency::of(vec![2_000]), Latency { p50: 2.0, p90: 2.0, p99: 2.0, max: 2.0 });
+        let hundred = (1..=100).rev().map(|millis| millis * 1_000).collect();
+        assert_eq!(Latency::of(hundred), Latency { p50: 50.0, p90: 90.0, p99: 99.0, max: 100.0 });
+    }
+}

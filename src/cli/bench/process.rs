@@ -1,0 +1,249 @@
+//! The processes of a benchmark: the server, and helpers that talk to this one in lines of JSON on their stdout.
+//!
+//! A helper works until its stdin is closed, so it also ends if this process is killed.
+
+use crate::{cli::error::Error, clock};
+use serde::de::DeserializeOwned;
+use std::{
+    ffi::OsStr,
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    sync::oneshot,
+};
+
+/// How long a process may take to start, and to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server of its own.
+#[derive(Debug)]
+pub(super) struct Server {
+    /// Its address, `IP:PORT`.
+    pub(super) address: String,
+    /// Its process.
+    pub(super) pid: u32,
+    child: Child,
+    // A server whose stdout is closed could not say anything any more.
+    _lines: Lines<BufReader<ChildStdout>>,
+    database: PathBuf,
+}
+
+/// The line that `orbit server -o json` prints once it serves.
+#[derive(serde::Deserialize)]
+struct Started {
+    address: String,
+}
+
+impl Server {
+    /// Starts one on a database that does not exist yet, and waits until it serves.
+    pub(super) async fn start(database: PathBuf) -> Result<Self, Error> {
+        if database.exists() {
+            return Err(Error::usage(format!("{} exists; a benchmark needs a new database", database.display())));
+        }
+        if let Some(directory) = database.parent() {
+            fs::create_dir_all(directory)
+                .map_err(|error| Error::failure(format!("cannot make {}: {error}", directory.display())))?;
+        }
+        let db = format!("sqlite:{}", database.display());
+        let mut child = orbit(["server", "--db", &db, "--listen", "127.0.0.1:0", "--log", "warn", "-o", "json"])?
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(|error| Error::failure(format!("cannot start a server: {error}")))?;
+        let mut lines = lines(&mut child);
+        let Started { address } = next_line(&mut lines, "the server").await?;
+        let pid = child.id().ok_or_else(|| Error::failure("the server ended at once"))?;
+        Ok(Self { address, pid, child, _lines: lines, database })
+    }
+
+    /// Bytes of the database's files.
+    pub(super) fn db_bytes(&self) -> u64 {
+        let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let mut log = self.database.clone().into_os_string();
+        log.push("-wal");
+        size(&self.database) + size(Path::new(&log))
+    }
+
+    /// Asks it to end, and waits for that.
+    pub(super) async fn stop(mut self) -> Result<(), Error> {
+        let pid = libc::pid_t::try_from(self.pid).expect("a process id fits");
+        // SAFETY: no memory is involved; the child is not reaped yet, so the id is still its own.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => Err(Error::failure(format!("the server ended with {status}"))),
+            Ok(Err(error)) => Err(Error::failure(format!("cannot wait for the server: {error}"))),
+            Err(_) => Err(Error::failure(format!("the server did not end within {PATIENCE:?}"))),
+        }
+    }
+}
+
+/// A worker or a caller.
+#[derive(Debug)]
+pub(super) struct Helper {
+    name: String,
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a helper says first.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Ready {
+    ready: bool,
+}
+
+impl Helper {
+    /// Starts one with these arguments of `orbit bench`.
+    pub(super) fn start<A: AsRef<str>>(arguments: impl IntoIterator<Item = A>) -> Result<Self, Error> {
+        let arguments: Vec<_> = arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
+        let mut child = orbit(["bench"])?
+            .args(&arguments)
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(|error| Error::failure(format!("cannot start the {}: {error}", arguments[0])))?;
+        let lines = lines(&mut child);
+        Ok(Self { name: format!("the {}", arguments[0]), child, lines })
+    }
+
+    /// Waits until it can work.
+    pub(super) async fn expect_ready(&mut self) -> Result<(), Error> {
+        next_line::<Ready>(&mut self.lines, &self.name).await.map(|_| ())
+    }
+
+    /// Its next message, however long that takes.
+    pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        read_line(&mut self.lines, &self.name).await
+    }
+
+    /// Waits until it ends by itself.
+    pub(super) async fn ended(&mut self) {
+        // While it lives, its stdin must stay open: `Child::wait` would close it.
+        while let Ok(None) = self.child.try_wait() {
+            clock::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Ends it.
+    pub(super) async fn stop(mut self) -> Result<(), Error> {
+        drop(self.child.stdin.take());
+        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => Err(Error::failure(format!("{} ended with {status}", self.name))),
+            Ok(Err(error)) => Err(Error::failure(format!("cannot wait for {}: {error}", self.name))),
+            Err(_) => Err(Error::failure(format!("{} did not end within {PATIENCE:?}", self.name))),
+        }
+    }
+}
+
+/// Says one thing to the process that started this one.
+pub(super) fn say(message: &impl serde::Serialize) -> Result<(), Error> {
+    use std::io::Write as _;
+    let mut stdout = std::io::stdout().lock();
+    serde_json::to_writer(&mut stdout, message).map_err(|error| Error::Output(error.into()))?;
+    writeln!(stdout)?;
+    Ok(stdout.flush()?)
+}
+
+/// Says that this process can work.
+pub(super) fn say_ready() -> Result<(), Error> {
+    say(&Ready { ready: true })
+}
+
+/// Resolves once the process that started this one closes stdin, or is gone.
+pub(super) async fn told_to_stop() {
+    let (sender, receiver) = oneshot::channel();
+    // A thread, since a read of stdin cannot be cancelled; it ends with the process.
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().lock().read(&mut [0]);
+        let _ = sender.send(());
+    });
+    let _ = receiver.await;
+}
+
+/// This program with these arguments; it does not outlive the handle.
+fn orbit<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<Command, Error> {
+    let program = std::env::current_exe().map_err(|error| Error::failure(format!("cannot find myself: {error}")))?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::piped()).kill_on_drop(true);
+    Ok(command)
+}
+
+fn lines(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
+    BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines()
+}
+
+async fn next_line<T: DeserializeOwned>(lines: &mut Lines<BufReader<ChildStdout>>, name: &str) -> Result<T, Error> {
+    tokio::time::timeout(PATIENCE, read_line(lines, name))
+        .await
+        .map_err(|_| Error::failure(format!("{name} did not start within {PATIENCE:?}")))?
+}
+
+async fn read_line<T: DeserializeOwned>(lines: &mut Lines<BufReader<ChildStdout>>, name: &str) -> Result<T, Error> {
+    let line = lines.next_line().await.map_err(|error| Error::failure(format!("cannot hear {name}: {error}")))?;
+    // Its stderr is this one's, so the user has read why.
+    let line = line.ok_or_else(|| Error::failure(format!("{name} ended too early")))?;
+    serde_json::from_str(&line).map_err(|error| Error::failure(format!("{name} said {line:?}: {error}")))
+}
+
+/// CPU time that a process has used so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage(Duration);
+
+impl Usage {
+    /// What was used since then.
+    pub(super) fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// Reads `/proc/PID/stat`; none where there is no such file.
+pub(super) fn usage(pid: u32) -> Option<Usage> {
+    parse_usage(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, ticks_per_second())
+}
+
+/// Bytes of memory that a process has now, from `/proc/PID/statm`.
+pub(super) fn rss_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    // SAFETY: no memory is involved.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.checked_mul(u64::try_from(page_bytes).ok()?)
+}
+
+fn ticks_per_second() -> u64 {
+    // SAFETY: no memory is involved.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
+}
+
+/// User and system time are fields 14 and 15. Field 2, the program's name in parentheses, may hold anything.
+fn parse_usage(stat: &str, ticks_per_second: u64) -> Option<Usage> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let total = ticks()? + ticks()?;
+    Some(Usage(Duration::from_micros(total * 1_000_000 / ticks_per_second)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_any_name() {
+        let stat = "42 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 3 0 100 1000 200 rest";
+        let Usage(time) = parse_usage(stat, 100).unwrap();
+        assert_eq!(time, Duration::from_secs(2));
+        assert!(parse_usage("", 100).is_none());
+    }
+
+    #[test]
+    fn this_process_has_used_memory() {
+        assert!(rss_bytes(std::process::id()).is_none_or(|bytes| bytes > 100_000));
+        assert!(usage(u32::MAX).is_none());
+    }
+}

@@ -1,0 +1,101 @@
+//! Starts an execution, and waits for its end if asked to: `start`.
+
+use super::{
+    client::{Backoff, Connection, Deadline, call},
+    error::Error,
+    execution::request_id,
+    input::{PayloadArgument, parse_label},
+    output::Output,
+    wait::{self, Waiting},
+};
+use crate::proto::admin::{StartExecutionRequest, StartExecutionResponse, admin_service_client::AdminServiceClient};
+use std::time::Duration;
+use tonic::transport::Channel;
+
+/// With --wait, how long a server that is away may stay away before the execution is accepted: a restart, no more.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Starts an execution of a workflow and prints its id.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  orbit start order --id order-42 --input '{\"order_id\": \"42\"}'
+  orbit start order --input @order.json --wait --timeout 5m -o json | jq .output
+
+Repeating a start with the same --id, workflow and input finds the same execution.")]
+pub(super) struct Start {
+    /// Name of the workflow
+    workflow: String,
+    /// Id of the execution [default: the server makes one]
+    #[arg(long)]
+    id: Option<String>,
+    /// Version of the definition [default: the highest, without pre-releases]
+    #[arg(long)]
+    version: Option<String>,
+    /// Input: JSON text, @FILE, or - for stdin [default: null]
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    input: Option<PayloadArgument>,
+    /// Label; may be given again
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    labels: Vec<(String, String)>,
+    /// Makes the call safe to repeat: the same id again finds what the first call did [default: a new one]
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Start {
+    pub(super) async fn run(self, output: Output) -> Result<(), Error> {
+        let request = StartExecutionRequest {
+            id: self.id.unwrap_or_default(),
+            workflow: self.workflow,
+            version: self.version.unwrap_or_default(),
+            input: self.input.map(|input| input.read("--input")).transpose()?,
+            labels: self.labels.into_iter().collect(),
+            request_id: request_id(self.request_id),
+        };
+        let workflow = request.workflow.clone();
+        let mut client = self.connection.admin();
+        if !self.waiting.wait {
+            let started = client.start_execution(call(request)).await?.into_inner();
+            return show(&workflow, &started, output);
+        }
+        let patience = self.waiting.timeout.map_or(START_PATIENCE, |timeout| timeout.min(START_PATIENCE));
+        let started = start_with_patience(&mut client, request, patience).await?;
+        output.note(&sentence(&workflow, &started));
+        let ended = wait::until_closed(&mut client, &started.id, &started.uid, &self.waiting, output).await?;
+        wait::show_end(&ended, output)
+    }
+}
+
+/// Tries again while the server is away. One `request_id` for all tries makes that one start.
+async fn start_with_patience(
+    client: &mut AdminServiceClient<Channel>,
+    request: StartExecutionRequest,
+    patience: Duration,
+) -> Result<StartExecutionResponse, Error> {
+    let deadline = Deadline::after(Some(patience));
+    let mut backoff = Backoff::new();
+    loop {
+        match client.start_execution(call(request.clone())).await {
+            Ok(response) => return Ok(response.into_inner()),
+            Err(status) => backoff.pause(status, &deadline).await?,
+        }
+    }
+}
+
+fn show(workflow: &str, started: &StartExecutionResponse, output: Output) -> Result<(), Error> {
+    if output.is_json() {
+        return output.json(started);
+    }
+    output.note(&sentence(workflow, started));
+    output.line(&started.id)
+}
+
+fn sentence(workflow: &str, started: &StartExecutionResponse) -> String {
+    let what = if started.created { "started" } else { "exists already:" };
+    format!("{what} {} of {workflow}@{}", started.id, started.version)
+}
