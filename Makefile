@@ -30,7 +30,8 @@ dev: ## The same, and leaves server and worker running until Ctrl-C
 .PHONY: bench
 bench: ## Measures a release build on a fresh database (BENCH="--steps 1 --concurrency 1" for other loads)
 	$(CARGO) build --locked --release --bin orbit
-	target/release/orbit bench --db target/bench/orbit.db $(BENCH)
+	mkdir -p target/bench
+	target/release/orbit bench --db target/bench $(BENCH)
 
 BENCH ?= --steps 10 --concurrency 128 --duration 10s --mode stream
 
