@@ -4,6 +4,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod command;
+pub mod decide;
 pub mod definition;
 mod event;
 mod failure;
@@ -11,6 +12,7 @@ mod ids;
 mod json;
 mod payload;
 pub mod retry;
+mod state;
 mod time;
 
 pub use command::{Claimant, Command, Delivery, Outcome, RefusalReason, Rejection, ReportOutcome, Settings};
@@ -21,4 +23,5 @@ pub use ids::{
     digest16, idempotency_key,
 };
 pub use payload::{PAYLOAD_BYTES_MAX, Payload};
+pub use state::{Phase, State, StepState, StepStatus, WaitingUnit};
 pub use time::{SPAN_MAX, Timestamp};

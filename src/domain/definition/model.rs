@@ -44,6 +44,8 @@ pub struct Definition {
     pub result: Option<Template>,
     /// SHA-256 of the meaning.
     pub hash: [u8; 32],
+    /// The steps in the order of their ids, for [`Definition::find`].
+    pub(super) by_id: Vec<StepIndex>,
 }
 
 impl Definition {
@@ -57,10 +59,11 @@ impl Definition {
         &self.steps[index.position()]
     }
 
-    /// The step of an id. Linear in the number of steps.
+    /// The step of an id. Every event of a unit asks for this, so it is a binary search.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<StepIndex> {
-        self.steps.iter().position(|step| *step.id == *id).map(StepIndex::new)
+        let found = self.by_id.binary_search_by(|index| self.step(*index).id.as_ref().cmp(id)).ok()?;
+        Some(self.by_id[found])
     }
 
     /// All steps with their indices, in the order of the text.
@@ -80,6 +83,13 @@ impl Definition {
 pub struct StepIndex(pub u32);
 
 impl StepIndex {
+    /// The steps in the order of their ids.
+    pub(super) fn sorted_by_id(steps: &[Step]) -> Vec<Self> {
+        let mut sorted: Vec<Self> = (0..steps.len()).map(Self::new).collect();
+        sorted.sort_by(|left, right| steps[left.position()].id.cmp(&steps[right.position()].id));
+        sorted
+    }
+
     /// The index of a position.
     pub(super) fn new(position: usize) -> Self {
         Self(u32::try_from(position).expect("a definition has at most 10,000 steps"))

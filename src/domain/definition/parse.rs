@@ -136,6 +136,7 @@ fn build(checker: &mut Checker<'_>, root: &Node) -> Option<Definition> {
         labels,
         tasks,
         signals,
+        by_id: StepIndex::sorted_by_id(&steps),
         steps,
         result,
         hash: [0; 32],

@@ -1,0 +1,180 @@
+//! Decides what comes of a command: one file per family.
+//!
+//! - Pure: the same state, command and time give the same events, and folding those events gives the same state.
+//! - [`decide`] evolves the state as it goes, so that a consequence (a step ends, the next begins) sees its own cause.
+//!   A rejection has changed nothing.
+//! - Every consequence of a command is in its decision, up to [`EVENTS_MAX`] events or [`BYTES_MAX`]; the rest stays in
+//!   the state as work that is due at once ([`State::work_due_now`]) and is done by the next [`Command::Wake`].
+//! - A call whose `request_id` is remembered is answered from its event before any other rule is asked.
+//!
+//! Where to look: [`start`] begins an execution, `flow` lets steps begin, `task` judges workers' reports, `timer` does
+//! what time makes due, `signal` and `cancel` take callers' calls; `cancel` also winds down and closes.
+
+mod cancel;
+mod flow;
+mod signal;
+mod start;
+mod task;
+#[cfg(test)]
+mod tests;
+mod timer;
+
+pub use start::{Start, start};
+
+use super::state::Known;
+use super::{Command, Event, EventKind, Failure, Outcome, Payload, Rejection, RequestKey, Settings, State, Timestamp};
+
+/// Most events of one decision.
+pub const EVENTS_MAX: usize = 1_000;
+
+/// Most bytes of one decision's events, by an estimate that counts a payload above [`PAYLOAD_INLINE_MAX`] as a digest.
+pub const BYTES_MAX: usize = 1024 * 1024;
+
+/// Payloads above this many bytes are stored apart from their event.
+pub const PAYLOAD_INLINE_MAX: usize = 64 * 1024;
+
+/// Most events that one piece of work adds, such as beginning a step or ending an attempt.
+const WORK_EVENTS_MAX: usize = 2;
+
+/// Most bytes that one piece of work adds: two failures with details and a message each, and progress.
+const WORK_BYTES_MAX: usize = 256 * 1024;
+
+/// What a decision knows of the world.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    /// The time. Events get it, or the time of the event before them if that is later.
+    pub now: Timestamp,
+    /// The server's settings.
+    pub settings: Settings,
+}
+
+/// Decides a command and applies what follows from it to the state.
+///
+/// Gives the events, already applied, and the answer; there may be an answer without events.
+///
+/// # Errors
+/// The rules forbid it; the state is as before.
+pub fn decide(state: &mut State, command: Command, context: &Context) -> Result<(Vec<Event>, Outcome), Rejection> {
+    let number = state.last_number();
+    let mut decision = Decision::new(state, context);
+    let result = decision.command(command);
+    let events = decision.events;
+    debug_assert!(result.is_ok() || state.last_number() == number, "a rejection changes nothing");
+    result.map(|outcome| (events, outcome))
+}
+
+/// A decision in the making.
+struct Decision<'a> {
+    state: &'a mut State,
+    settings: Settings,
+    /// Time of the decision and of all its events.
+    now: Timestamp,
+    events: Vec<Event>,
+    /// Estimated size of the events.
+    bytes: usize,
+}
+
+impl<'a> Decision<'a> {
+    fn new(state: &'a mut State, context: &Context) -> Self {
+        let now = context.now.max(state.last_time());
+        Self { state, settings: context.settings, now, events: Vec::new(), bytes: 0 }
+    }
+
+    fn command(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        let outcome = match command {
+            Command::Dispatch { unit, claimant } => self.dispatch(unit, claimant)?,
+            Command::Complete { delivery, output } => Outcome::Report(self.complete(&delivery, output)),
+            Command::Fail { delivery, failure, retryable, retry_after, progress } => {
+                let report = task::FailureReport { failure, retryable, retry_after, progress };
+                Outcome::Report(self.fail_attempt(&delivery, report))
+            }
+            Command::Hold { delivery } => self.hold(&delivery),
+            Command::EndDelivery { delivery, reason, progress } => self.end_delivery(&delivery, reason, progress),
+            Command::MissBeat { delivery, progress } => self.miss_beat(&delivery, progress),
+            Command::Signal { name, payload, expire_time, request } => {
+                self.once(request, |decision| decision.signal(&name, payload, expire_time, request))?
+            }
+            Command::Cancel { reason, request } => self.once(request, |decision| decision.cancel(reason, request))?,
+            Command::Terminate { reason, request } => {
+                self.once(request, |decision| decision.terminate(reason, request))?
+            }
+            Command::Wake { held } => self.wake(held),
+        };
+        self.settle();
+        Ok(outcome)
+    }
+
+    /// Makes a call unless its `request_id` is remembered; gives the number of the event that records it.
+    fn once(
+        &mut self,
+        request: Option<RequestKey>,
+        call: impl FnOnce(&mut Self) -> Result<u64, Rejection>,
+    ) -> Result<Outcome, Rejection> {
+        match request.as_ref().map_or(Known::No, |request| self.state.find_request(request)) {
+            Known::Same(number) => Ok(Outcome::Recorded(number)),
+            Known::Other => Err(Rejection::RequestIdReused),
+            Known::No => call(self).map(Outcome::Recorded),
+        }
+    }
+
+    /// Adds an event and applies it; gives its number.
+    fn emit(&mut self, kind: EventKind) -> u64 {
+        self.emit_for(None, kind)
+    }
+
+    /// Adds the event that records a call.
+    fn emit_for(&mut self, request: Option<RequestKey>, kind: EventKind) -> u64 {
+        let number = self.state.last_number() + 1;
+        self.bytes += event_bytes(&kind);
+        let event = Event { number, time: self.now, request, kind };
+        self.state.evolve(&event);
+        self.events.push(event);
+        number
+    }
+
+    /// Whether another piece of work fits into this decision.
+    fn has_room(&self) -> bool {
+        self.events.len() + WORK_EVENTS_MAX <= EVENTS_MAX && self.bytes + WORK_BYTES_MAX <= BYTES_MAX
+    }
+}
+
+/// Estimates the stored size of an event, in bytes.
+fn event_bytes(kind: &EventKind) -> usize {
+    /// Number, time, tags, ids.
+    const FIXED: usize = 160;
+    /// A digest in the place of a payload.
+    const DIGEST: usize = 40;
+    let payload = |payload: &Payload| if payload.len() > PAYLOAD_INLINE_MAX { DIGEST } else { payload.len() };
+    let optional = |value: &Option<Payload>| value.as_ref().map_or(0, payload);
+    let failure = |failure: &Failure| failure.code.len() + failure.message.len() + optional(&failure.details);
+    FIXED
+        + match kind {
+            EventKind::ExecutionCreated(created) => {
+                let labels = created.labels.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>();
+                payload(&created.input) + labels
+            }
+            EventKind::StepScheduled { input, .. } => optional(input),
+            EventKind::DeliveryEnded { progress, .. } => optional(progress),
+            EventKind::AttemptFailed { failure: why, progress, .. } => failure(why) + optional(progress),
+            EventKind::StepSucceeded { output, .. } | EventKind::LateSuccess { output, .. } => payload(output),
+            EventKind::StepFailed { failure: why, .. } | EventKind::ExecutionFailed { failure: why } => failure(why),
+            EventKind::SignalReceived { payload: content, .. } => payload(content),
+            EventKind::ExecutionSucceeded { output } => payload(output),
+            EventKind::WindDownStarted { cause, .. } => match cause {
+                super::Cause::Failure(why) => failure(why),
+                super::Cause::Cancel(reason) => reason.len(),
+                super::Cause::Timeout => 0,
+            },
+            EventKind::ExecutionTerminated { reason } => reason.len(),
+            EventKind::StepDispatched { .. }
+            | EventKind::TaskHeld { .. }
+            | EventKind::StepSkipped { .. }
+            | EventKind::StepCancelled { .. }
+            | EventKind::SleepStarted { .. }
+            | EventKind::AwaitStarted { .. }
+            | EventKind::SignalExpired { .. }
+            | EventKind::ExecutionCancelled
+            | EventKind::ExecutionTimedOut
+            | EventKind::Woke => 0,
+        }
+}

@@ -1,0 +1,137 @@
+//! Takes signals, and gives them to the steps that await them.
+//!
+//! - Signals are taken in the order in which they came, each by the longest wait whose `match` holds.
+//! - Whether one has expired is judged when it would be taken, not when somebody sweeps.
+//! - A wait looks at the signals that are there when it begins; after that every signal looks at the waits. So each pair
+//!   is looked at once.
+//! - While the execution winds down signals are still kept, so that a caller need not know; nothing takes them.
+
+use super::Decision;
+use crate::domain::definition::{Await, StepIndex};
+use crate::domain::state::{Phase, await_of};
+use crate::domain::{EventKind, Payload, Rejection, RequestKey, Timestamp, code};
+use std::sync::Arc;
+
+/// Expired signals that one new signal may clear away; more would make one call pay for many.
+const EXPIRED_DROPPED_MAX: usize = 100;
+
+impl Decision<'_> {
+    /// Records a signal and gives it to a step that awaits it.
+    pub(super) fn signal(
+        &mut self,
+        name: &Arc<str>,
+        payload: Payload,
+        expire_time: Option<Timestamp>,
+        request: Option<RequestKey>,
+    ) -> Result<u64, Rejection> {
+        self.expect_open()?;
+        let definition = self.state.definition().clone();
+        let schema = definition.signals.get(name).ok_or_else(|| Rejection::SignalUnknown { name: name.clone() })?;
+        schema.validate(&payload).map_err(|violations| Rejection::SignalInvalid { name: name.clone(), violations })?;
+        let expired = expire_time.is_some_and(|time| time <= self.now);
+        let offer = if expired { Offer::default() } else { self.offer(name, &payload) };
+        self.make_room(offer.taker.is_some() || expired)?;
+        let number = self
+            .emit_for(request, EventKind::SignalReceived { name: name.clone(), payload: payload.clone(), expire_time });
+        if expired {
+            self.emit(EventKind::SignalExpired { signal_number: number });
+            return Ok(number);
+        }
+        for (index, message) in offer.failing {
+            self.fail_step_with(index, code::EXPRESSION_FAILED, message);
+            if self.state.is_aborting() {
+                return Ok(number);
+            }
+        }
+        if let Some(index) = offer.taker {
+            self.succeed(index, payload, Some(number));
+        }
+        Ok(number)
+    }
+
+    /// Finds who takes a signal that comes now.
+    fn offer(&self, name: &str, payload: &Payload) -> Offer {
+        let mut offer = Offer::default();
+        if self.state.phase() != Phase::Running {
+            return offer;
+        }
+        for index in self.state.awaits(name) {
+            let wait = await_of(self.state.step(index)).expect("only awaits await");
+            match self.matches(wait, payload) {
+                Ok(true) => {
+                    offer.taker = Some(index);
+                    break;
+                }
+                Ok(false) => {}
+                Err(message) => offer.failing.push((index, message)),
+            }
+        }
+        offer
+    }
+
+    /// Refuses a signal for which the buffer has no place, or drops expired ones that take it.
+    fn make_room(&mut self, passes_through: bool) -> Result<(), Rejection> {
+        let limit = self.settings.buffered_signals_max;
+        if passes_through || self.state.signals().len() < limit {
+            return Ok(());
+        }
+        let expired: Vec<u64> = self.state.signals().expired(self.now).take(EXPIRED_DROPPED_MAX).collect();
+        if expired.is_empty() {
+            return Err(Rejection::SignalBufferFull { limit });
+        }
+        for signal_number in expired {
+            self.emit(EventKind::SignalExpired { signal_number });
+        }
+        Ok(())
+    }
+
+    /// Drops the expired signals of a name; false if the decision filled up before all were dropped.
+    pub(super) fn drop_expired_signals_of(&mut self, name: &str) -> bool {
+        let now = self.now;
+        let is_expired = |time: Option<Timestamp>| time.is_some_and(|time| time <= now);
+        let signals = self.state.signals().of(name);
+        let expired: Vec<u64> =
+            signals.filter(|(_, signal)| is_expired(signal.expire_time)).map(|(number, _)| number).collect();
+        for signal_number in expired {
+            if !self.has_room() {
+                return false;
+            }
+            self.emit(EventKind::SignalExpired { signal_number });
+        }
+        self.has_room()
+    }
+
+    /// Gives a wait that has just begun the oldest signal that it matches.
+    pub(super) fn take_buffered_signal(&mut self, index: StepIndex, wait: &Await) {
+        let found = self.state.signals().of(&wait.signal).find_map(|(number, signal)| {
+            match self.matches(wait, &signal.payload) {
+                Ok(true) => Some(Ok((number, signal.payload.clone()))),
+                Ok(false) => None,
+                Err(message) => Some(Err(message)),
+            }
+        });
+        match found {
+            Some(Ok((number, payload))) => self.succeed(index, payload, Some(number)),
+            Some(Err(message)) => self.fail_step_with(index, code::EXPRESSION_FAILED, message),
+            None => {}
+        }
+    }
+
+    fn matches(&self, wait: &Await, payload: &Payload) -> Result<bool, String> {
+        match &wait.predicate {
+            Some(predicate) => {
+                predicate.evaluate_bool(&self.state.scope(Some(payload))).map_err(|error| error.to_string())
+            }
+            None => Ok(true),
+        }
+    }
+}
+
+/// Who takes a signal.
+#[derive(Default)]
+struct Offer {
+    /// Longer waits whose `match` cannot be evaluated on it; they fail.
+    failing: Vec<(StepIndex, String)>,
+    /// The wait that takes it.
+    taker: Option<StepIndex>,
+}

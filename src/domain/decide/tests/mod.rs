@@ -1,0 +1,351 @@
+//! Given events, when a command, then events or a refusal.
+//!
+//! [`check`] is for one decision; [`Run`] tells a longer story. Both hold every decision to the invariants of
+//! [`Run::decide_at`]. Times are seconds from the start.
+
+mod begin;
+mod cancel;
+mod flow;
+mod property;
+mod request;
+mod signal;
+
+mod story;
+mod task;
+mod timer;
+
+use super::{Context, EVENTS_MAX, Start, decide, start};
+use crate::domain::definition::Definition;
+use crate::domain::*;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use uuid::Uuid;
+
+/// When every execution here starts.
+const START: i64 = 1_000_000_000_000_000;
+
+/// So many seconds after the start.
+pub(super) fn at(seconds: f64) -> Timestamp {
+    #[expect(clippy::cast_possible_truncation, reason = "tests use small numbers")]
+    Timestamp::from_micros(START + (seconds * 1e6).round() as i64)
+}
+
+pub(super) fn span(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// A definition from the lines after its name and version.
+pub(super) fn definition(lines: &str) -> Arc<Definition> {
+    let text = format!("name: test\nversion: 1.0.0\n{lines}");
+    let (definition, _) =
+        Definition::parse("test.yaml", &text).unwrap_or_else(|faults| panic!("{faults:?}\nin\n{text}"));
+    Arc::new(definition)
+}
+
+pub(super) fn context(seconds: f64, settings: Settings) -> Context {
+    Context { now: at(seconds), settings }
+}
+
+fn arc(text: &str) -> Arc<str> {
+    Arc::from(text)
+}
+
+pub(super) fn json(text: &str) -> Payload {
+    Payload::from_json(text)
+}
+
+pub(super) fn a_start(input: &str) -> Start {
+    Start {
+        id: ExecutionId::parse("e").unwrap(),
+        uid: Uid(Uuid::from_u128(7)),
+        input: json(input),
+        labels: BTreeMap::new(),
+        request: None,
+        trace_parent: arc(""),
+    }
+}
+
+pub(super) fn request(key: u8, content: u8) -> RequestKey {
+    RequestKey { key: [key; 16], content: [content; 16] }
+}
+
+// Commands.
+
+pub(super) fn reference(unit: &str, delivery: u32) -> DeliveryRef {
+    DeliveryRef { unit: arc(unit), delivery }
+}
+
+pub(super) fn dispatch(unit: &str) -> Command {
+    dispatch_to(unit, 4 * 1024 * 1024)
+}
+
+pub(super) fn dispatch_to(unit: &str, message_bytes_max: usize) -> Command {
+    let claimant = Claimant { session_id: SessionId(Uuid::from_u128(1)), worker_id: arc("w"), message_bytes_max };
+    Command::Dispatch { unit: arc(unit), claimant }
+}
+
+pub(super) fn complete(unit: &str, delivery: u32, output: &str) -> Command {
+    Command::Complete { delivery: reference(unit, delivery), output: json(output) }
+}
+
+pub(super) fn failure(unit: &str, code: &str) -> Failure {
+    Failure { code: arc(code), message: arc("it broke"), details: None, unit: arc(unit) }
+}
+
+pub(super) fn fail(unit: &str, delivery: u32, code: &str) -> Command {
+    Command::Fail {
+        delivery: reference(unit, delivery),
+        failure: failure("", code),
+        retryable: true,
+        retry_after: None,
+        progress: None,
+    }
+}
+
+pub(super) fn fail_for_good(unit: &str, delivery: u32, code: &str) -> Command {
+    Command::Fail {
+        delivery: reference(unit, delivery),
+        failure: failure("", code),
+        retryable: false,
+        retry_after: None,
+        progress: None,
+    }
+}
+
+pub(super) fn hold(unit: &str, delivery: u32) -> Command {
+    Command::Hold { delivery: reference(unit, delivery) }
+}
+
+pub(super) fn end(unit: &str, delivery: u32, reason: EndReason) -> Command {
+    Command::EndDelivery { delivery: reference(unit, delivery), reason, progress: None }
+}
+
+pub(super) fn miss_beat(unit: &str, delivery: u32) -> Command {
+    Command::MissBeat { delivery: reference(unit, delivery), progress: None }
+}
+
+pub(super) fn signal(name: &str, payload: &str) -> Command {
+    Command::Signal { name: arc(name), payload: json(payload), expire_time: None, request: None }
+}
+
+pub(super) fn signal_until(name: &str, payload: &str, seconds: f64) -> Command {
+    Command::Signal { name: arc(name), payload: json(payload), expire_time: Some(at(seconds)), request: None }
+}
+
+pub(super) fn cancel() -> Command {
+    Command::Cancel { reason: arc("enough"), request: None }
+}
+
+pub(super) fn terminate() -> Command {
+    Command::Terminate { reason: arc("stop"), request: None }
+}
+
+pub(super) fn wake() -> Command {
+    Command::Wake { held: Vec::new() }
+}
+
+pub(super) fn wake_holding(held: &[(&str, u32)]) -> Command {
+    Command::Wake { held: held.iter().map(|(unit, delivery)| reference(unit, *delivery)).collect() }
+}
+
+// Outcomes.
+
+pub(super) const ACCEPTED: Outcome = Outcome::Report(ReportOutcome::Accepted);
+pub(super) const DUPLICATE: Outcome = Outcome::Report(ReportOutcome::Duplicate);
+
+pub(super) fn refused(reason: RefusalReason) -> Outcome {
+    Outcome::Report(ReportOutcome::Refused(reason))
+}
+
+// Events, as short texts: `a scheduled 1`. What a case is not about (hashes, times that follow from others) is left out.
+
+/// One line for an event.
+pub(super) fn line(kind: &EventKind) -> String {
+    let seconds = |time: &Timestamp| {
+        let micros = time.as_micros() - START;
+        if micros % 1_000_000 == 0 { format!("{}", micros / 1_000_000) } else { format!("{:.3}", micros as f64 / 1e6) }
+    };
+    let until =
+        |time: &Option<Timestamp>| time.as_ref().map_or(String::new(), |time| format!(" until {}", seconds(time)));
+    let saved =
+        |progress: &Option<Payload>| progress.as_ref().map_or(String::new(), |text| format!(" at {}", text.as_str()));
+    match kind {
+        EventKind::ExecutionCreated(created) => format!("created {}", created.input.as_str()),
+        EventKind::StepScheduled { unit, attempt, input } => {
+            let input = input.as_ref().map_or(String::new(), |input| format!(" {}", input.as_str()));
+            format!("{unit} scheduled {attempt}{input}")
+        }
+        EventKind::StepDispatched { unit, attempt, delivery, expire_time, .. } => {
+            format!("{unit} dispatched {attempt}/{delivery}{}", until(expire_time))
+        }
+        EventKind::TaskHeld { unit, delivery } => format!("{unit} held {delivery}"),
+        EventKind::DeliveryEnded { unit, delivery, reason, progress } => {
+            format!("{unit} ended {delivery} {reason:?}{}", saved(progress))
+        }
+        EventKind::AttemptFailed { unit, attempt, delivery, failure, retry_time, progress, .. } => {
+            let retry = retry_time.as_ref().map_or("no retry".into(), |time| format!("retry {}", seconds(time)));
+            format!("{unit} attempt {attempt}/{delivery} failed {}, {retry}{}", failure.code, saved(progress))
+        }
+        EventKind::StepSucceeded { unit, output, delivery, signal_number, .. } => {
+            let delivery = if *delivery == 0 { String::new() } else { format!(" by {delivery}") };
+            let signal = signal_number.map_or(String::new(), |number| format!(" from {number}"));
+            format!("{unit} succeeded {}{delivery}{signal}", output.as_str())
+        }
+        EventKind::StepFailed { unit, failure } => format!("{unit} failed {}", failure.code),
+        EventKind::StepSkipped { unit, .. } => format!("{unit} skipped"),
+        EventKind::StepCancelled { unit } => format!("{unit} cancelled"),
+        EventKind::SleepStarted { unit, wake_time } => format!("{unit} sleeps until {}", seconds(wake_time)),
+        EventKind::AwaitStarted { unit, expire_time } => format!("{unit} awaits{}", until(expire_time)),
+        EventKind::SignalReceived { name, payload, .. } => format!("signal {name} {}", payload.as_str()),
+        EventKind::SignalExpired { signal_number } => format!("signal {signal_number} expired"),
+        EventKind::LateSuccess { unit, delivery, output } => format!("{unit} late {delivery} {}", output.as_str()),
+        EventKind::WindDownStarted { cause, give_up_time } => {
+            let cause = match cause {
+                Cause::Failure(failure) => format!("failure {}", failure.code),
+                Cause::Cancel(_) => "cancel".into(),
+                Cause::Timeout => "timeout".into(),
+            };
+            format!("winding down for {cause} until {}", seconds(give_up_time))
+        }
+        EventKind::ExecutionSucceeded { output } => format!("SUCCEEDED {}", output.as_str()),
+        EventKind::ExecutionFailed { failure } => format!("FAILED {}", failure.code),
+        EventKind::ExecutionCancelled => "CANCELLED".into(),
+        EventKind::ExecutionTimedOut => "TIMED_OUT".into(),
+        EventKind::ExecutionTerminated { .. } => "TERMINATED".into(),
+        EventKind::Woke => "woke".into(),
+    }
+}
+
+pub(super) fn lines(events: &[Event]) -> Vec<String> {
+    events.iter().map(|event| line(&event.kind)).collect()
+}
+
+/// One decision: what was asked when, and what must come of it.
+pub(super) struct When {
+    command: Command,
+    seconds: f64,
+}
+
+pub(super) fn when(seconds: f64, command: Command) -> When {
+    When { command, seconds }
+}
+
+/// What a decision must give: the answer and the events, or the refusal.
+pub(super) type Then = Result<(Outcome, Vec<String>), Rejection>;
+
+pub(super) fn then(outcome: Outcome, events: &[&str]) -> Then {
+    Ok((outcome, events.iter().map(ToString::to_string).collect()))
+}
+
+pub(super) fn then_rejected(rejection: Rejection) -> Then {
+    Err(rejection)
+}
+
+/// Decides the given commands, then the one in question, and compares. The given ones are (second, command) pairs.
+#[track_caller]
+pub(super) fn check(lines: &str, given: Vec<(f64, Command)>, when: When, then: Then) {
+    let mut run = Run::start(lines, "{}");
+    for (seconds, command) in given {
+        let text = format!("{command:?}");
+        run.decide_at(seconds, command).unwrap_or_else(|rejection| panic!("given {text}: {rejection}"));
+    }
+    let from = run.log.len();
+    let result = run.decide_at(when.seconds, when.command);
+    let result = result.map(|outcome| {
+        // A dispatch's answer is looked at by the cases that are about it.
+        let outcome = if let Outcome::Dispatched(_) = outcome { Outcome::Done } else { outcome };
+        (outcome, self::lines(&run.log[from..]))
+    });
+    assert_eq!(result, then);
+}
+
+/// An execution that lives through a story, with its history.
+pub(super) struct Run {
+    pub(super) state: State,
+    pub(super) log: Vec<Event>,
+    pub(super) settings: Settings,
+    definition: Arc<Definition>,
+    /// Waiting units as the journal of changes told them.
+    told: BTreeMap<Unit, WaitingUnit>,
+}
+
+impl Run {
+    pub(super) fn start(lines: &str, input: &str) -> Self {
+        Self::start_of(definition(lines), input, Settings::default())
+    }
+
+    pub(super) fn start_of(definition: Arc<Definition>, input: &str, settings: Settings) -> Self {
+        let (state, log) = start(definition.clone(), a_start(input), &context(0.0, settings)).expect("the input fits");
+        let mut run = Self { state, log, settings, definition, told: BTreeMap::new() };
+        run.hold_invariants(0);
+        run
+    }
+
+    /// Decides a command and holds the decision to what is always true.
+    pub(super) fn decide_at(&mut self, seconds: f64, command: Command) -> Result<Outcome, Rejection> {
+        let before = self.state.clone();
+        match decide(&mut self.state, command, &context(seconds, self.settings)) {
+            Ok((events, outcome)) => {
+                let from = self.log.len();
+                self.log.extend(events);
+                self.hold_invariants(from);
+                Ok(outcome)
+            }
+            Err(rejection) => {
+                assert!(self.state == before, "a rejection changed something");
+                Err(rejection)
+            }
+        }
+    }
+
+    /// Decides a command that must not be rejected; gives its events as lines.
+    #[track_caller]
+    pub(super) fn at(&mut self, seconds: f64, command: Command) -> Vec<String> {
+        let from = self.log.len();
+        self.decide_at(seconds, command).expect("the command is allowed");
+        lines(&self.log[from..])
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        lines(&self.log)
+    }
+
+    /// What must be true after every decision, whose events begin at `from` in the log.
+    fn hold_invariants(&mut self, from: usize) {
+        assert!(self.log.len() - from <= EVENTS_MAX, "a decision has a limit");
+        // Numbers have no gaps, time never goes back.
+        assert_eq!(self.log.last().map(|event| event.number), Some(self.state.last_number()));
+        assert!(self.log.windows(2).all(|pair| pair[0].number + 1 == pair[1].number && pair[0].time <= pair[1].time));
+        // The state is what its history says, and what a snapshot of it says.
+        let mut replayed = State::begin(self.definition.clone(), &self.log[0]);
+        self.log[1..].iter().for_each(|event| replayed.evolve(event));
+        assert!(replayed == self.state, "a replay gives the same state\n{replayed:?}\n{:?}", self.state);
+        let restored = State::from_bytes(self.definition.clone(), &self.state.to_bytes()).expect("a snapshot is whole");
+        assert!(restored == self.state, "a snapshot gives the same state\n{restored:?}\n{:?}", self.state);
+        // The journal of changes leads from the waiting units of before to those of now.
+        let (added, removed) = self.state.take_ready_changes();
+        for unit in removed {
+            assert!(self.told.remove(&unit).is_some(), "only what waited is removed: {unit}");
+        }
+        for waiting in added {
+            assert!(self.told.insert(waiting.unit.clone(), waiting).is_none(), "only what did not wait is added");
+        }
+        let now: BTreeMap<_, _> = self.state.waiting().map(|waiting| (waiting.unit.clone(), waiting)).collect();
+        assert_eq!(self.told, now, "the journal is complete");
+        if self.state.phase() != Phase::Running {
+            assert!(now.is_empty(), "nothing waits for a worker any longer");
+        }
+        // Nothing is due once it is closed, and everything has ended.
+        if self.state.is_closed() {
+            assert_eq!(self.state.deadline(), None);
+            assert!(!self.state.deliveries_out());
+            assert!(self.state.steps().all(|step| {
+                matches!(
+                    step.state,
+                    StepState::Succeeded | StepState::Failed | StepState::Skipped | StepState::Cancelled
+                )
+            }));
+        } else {
+            assert!(self.state.close_time().is_none());
+        }
+    }
+}

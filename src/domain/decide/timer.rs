@@ -1,0 +1,96 @@
+//! Does what time has made due.
+//!
+//! - Each timer is its unit's own and names its attempt by the unit's status: what a unit has left behind never fires.
+//! - What was due earlier comes first; at the same instant the order of [`Timer`] decides. All events get the time of
+//!   the wake-up, however late it is.
+
+use super::Decision;
+use crate::domain::definition::StepIndex;
+use crate::domain::state::{Timer, task_of};
+use crate::domain::{Cause, DeliveryRef, EndReason, EventKind, Outcome, Payload, code};
+use std::collections::HashSet;
+
+impl Decision<'_> {
+    /// Does all that is due, as far as one decision goes. A wake-up that finds nothing due writes `Woke`, which is what
+    /// moves the execution's stored wake-up time.
+    pub(super) fn wake(&mut self, held: Vec<DeliveryRef>) -> Outcome {
+        if self.state.is_closed() {
+            return Outcome::Done;
+        }
+        let held: HashSet<DeliveryRef> = held.into_iter().collect();
+        self.settle();
+        while self.has_room() {
+            let Some((_, timer, index)) = self.state.first_due(self.now) else { break };
+            self.fire(timer, index, &held);
+            self.settle();
+        }
+        if self.events.is_empty() {
+            self.emit(EventKind::Woke);
+        }
+        Outcome::Done
+    }
+
+    fn fire(&mut self, timer: Timer, index: Option<StepIndex>, held: &HashSet<DeliveryRef>) {
+        match (timer, index) {
+            (Timer::GiveUp, _) => self.give_up(),
+            (Timer::Execution, _) => {
+                self.start_wind_down(Cause::Timeout, None);
+            }
+            (timer, Some(index)) => self.fire_of_unit(timer, index, held),
+            (timer, None) => unreachable!("{timer:?} is a timer of a unit"),
+        }
+    }
+
+    fn fire_of_unit(&mut self, timer: Timer, index: StepIndex, held: &HashSet<DeliveryRef>) {
+        let definition = self.state.definition().clone();
+        let task = task_of(definition.step(index));
+        let span = |span: Option<std::time::Duration>| span.unwrap_or_default();
+        match timer {
+            Timer::Total => {
+                let message = format!("not done within {:?}", span(task.and_then(|task| task.total_timeout)));
+                self.fail_step_with(index, code::TOTAL_TIMEOUT, message);
+            }
+            Timer::Delivery => {
+                let message = format!("no result within {:?}", span(task.and_then(|task| task.timeout)));
+                self.attempt_timed_out(index, code::TIMEOUT, message, None);
+            }
+            Timer::Check => self.first_check(index, held),
+            Timer::Queue => {
+                let message = format!("no worker within {:?}", span(task.and_then(|task| task.queue_timeout)));
+                self.fail_step_with(index, code::QUEUE_TIMEOUT, message);
+            }
+            Timer::Retry => self.schedule_next_attempt(index),
+            Timer::Sleep => self.succeed(index, Payload::null(), None),
+            Timer::Await => self.fail_step_with(index, code::AWAIT_TIMEOUT, "no signal came in time"),
+            Timer::GiveUp | Timer::Execution => unreachable!("{timer:?} is no timer of a unit"),
+        }
+    }
+
+    /// Looks for a delivery for the first time: its session watches it from now on, or it is lost.
+    ///
+    /// With a `heartbeat_timeout` shorter than the session timeout it is the missing beat that is noticed, which fails
+    /// the attempt.
+    fn first_check(&mut self, index: StepIndex, held: &HashSet<DeliveryRef>) {
+        let Some(reference) = self.state.delivery_out(index) else { return };
+        if held.contains(&reference) {
+            self.emit(EventKind::TaskHeld { unit: reference.unit, delivery: reference.delivery });
+            return;
+        }
+        let dispatch_time = self.state.unit(index).out().map(|(out, _)| out.dispatch_time);
+        let beat_due =
+            self.state.heartbeat_timeout(&reference).zip(dispatch_time).map(|(timeout, time)| time + timeout);
+        if beat_due.is_some_and(|due| due <= self.now) {
+            self.beat_missed(index, None);
+        } else {
+            self.delivery_lost(index, EndReason::NotListed, None);
+        }
+    }
+
+    /// Gives up one delivery that is still out; the timer stays due until none is.
+    fn give_up(&mut self) {
+        if let Some(index) = self.state.first_out() {
+            let unit = self.name(index);
+            self.emit(EventKind::StepCancelled { unit });
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! What an execution is, folded from its events.
+//!
+//! - [`State::evolve`] evaluates nothing and never fails on an event that [`decide`](super::decide) made; the same
+//!   events give the same state, which a stored [`snapshot`](State::to_bytes) gives back.
+//! - Whatever is due is found without a scan: timers, waiting units, deliveries that are out and steps that may begin
+//!   are indexes, each a function of the units alone ([`State::change`] keeps them).
+//! - What is due at once ([`State::work_due_now`]) is a function of the state too, so a decision that stopped at its
+//!   limit, or a server that died, loses none of it.
+
+mod evolve;
+mod ready;
+mod requests;
+mod signals;
+mod snapshot;
+mod timer;
+mod unit;
+mod view;
+
+pub use ready::WaitingUnit;
+pub(in crate::domain) use requests::Known;
+pub(in crate::domain) use signals::Signals;
+pub(in crate::domain) use timer::{Due, Timer};
+pub(in crate::domain) use unit::{Report, Status, UnitState, await_of, task_of};
+pub use view::{Phase, StepState, StepStatus};
+
+use super::definition::{Definition, Step, StepIndex};
+use super::{Cause, Created, DeliveryRef, ExecutionId, Failure, Payload, RequestKey, Timestamp, Uid, Unit};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// An execution, folded from its events.
+#[derive(Clone, Debug)]
+pub struct State {
+    definition: Arc<Definition>,
+    created: Box<Created>,
+    start_time: Timestamp,
+    last_number: u64,
+    last_time: Timestamp,
+    phase: Phase,
+    wind_down: Option<WindDown>,
+    /// A failed step that ends the execution; the wind-down follows at once.
+    abort: Option<StepIndex>,
+    close_time: Option<Timestamp>,
+    output: Option<Payload>,
+    terminate_reason: Option<Arc<str>>,
+    units: Vec<UnitState>,
+    signals: Signals,
+    requests: requests::Requests,
+    indexes: Indexes,
+}
+
+/// Why and since when an execution winds down, or wound down.
+#[derive(Clone, Debug, PartialEq)]
+struct WindDown {
+    cause: Cause,
+    /// Number of the event that began it.
+    number: u64,
+    /// When deliveries that are out are given up.
+    give_up_time: Timestamp,
+}
+
+/// What is looked up often; all of it follows from the units, the phase and the times.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Indexes {
+    timers: timer::Timers,
+    ready: ready::Ready,
+    /// Steps that may begin.
+    runnable: BTreeSet<StepIndex>,
+    /// Units with a delivery out.
+    out: BTreeSet<StepIndex>,
+    /// Awaits by signal, the longest wait first.
+    awaits: BTreeMap<Arc<str>, BTreeSet<(u64, StepIndex)>>,
+    /// Units that have not ended.
+    unresolved: usize,
+    /// Bytes of the texts that units hold.
+    text_bytes: usize,
+}
+
+/// Something to do at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::domain) enum Work {
+    /// Wind down, because this step failed.
+    WindDown(StepIndex),
+    /// Close, because nothing is out any longer.
+    Close,
+    /// Begin this step.
+    Begin(StepIndex),
+    /// Make the output and end well.
+    Finish,
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.definition.hash == other.definition.hash
+            && self.created == other.created
+            && (self.start_time, self.last_number, self.last_time)
+                == (other.start_time, other.last_number, other.last_time)
+            && (self.phase, self.abort, self.close_time) == (other.phase, other.abort, other.close_time)
+            && self.wind_down == other.wind_down
+            && self.output == other.output
+            && self.terminate_reason == other.terminate_reason
+            && self.units == other.units
+            && self.signals == other.signals
+            && self.requests == other.requests
+            && self.indexes == other.indexes
+    }
+}
+
+impl State {
+    /// The public id.
+    #[must_use]
+    pub fn id(&self) -> &ExecutionId {
+        &self.created.id
+    }
+
+    /// The uid.
+    #[must_use]
+    pub fn uid(&self) -> Uid {
+        self.created.uid
+    }
+
+    /// Number of the run, from 1.
+    #[must_use]
+    pub fn run(&self) -> u32 {
+        self.created.run
+    }
+
+    /// Its definition, which it keeps for ever.
+    #[must_use]
+    pub fn definition(&self) -> &Arc<Definition> {
+        &self.definition
+    }
+
+    /// Number of the newest event.
+    #[must_use]
+    pub fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    /// Time of the newest event; no later event has an earlier one.
+    #[must_use]
+    pub fn last_time(&self) -> Timestamp {
+        self.last_time
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Whether nothing can happen any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.phase.is_closed()
+    }
+
+    /// Why it winds down or wound down; nothing while it runs, after a success and after a terminate that came first.
+    #[must_use]
+    pub fn cause(&self) -> Option<&Cause> {
+        self.wind_down.as_ref().map(|wind_down| &wind_down.cause)
+    }
+
+    /// Input with defaults filled in.
+    #[must_use]
+    pub fn input(&self) -> &Payload {
+        &self.created.input
+    }
+
+    /// Output, once it succeeded.
+    #[must_use]
+    pub fn output(&self) -> Option<&Payload> {
+        self.output.as_ref()
+    }
+
+    /// Why it failed, from when it winds down for a failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure> {
+        match self.cause()? {
+            Cause::Failure(failure) => Some(failure),
+            Cause::Cancel(_) | Cause::Timeout => None,
+        }
+    }
+
+    /// Reason that the terminate, or else the cancel, gave.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Arc<str>> {
+        if self.terminate_reason.is_some() {
+            return self.terminate_reason.as_ref();
+        }
+        match self.cause()? {
+            Cause::Cancel(reason) => Some(reason),
+            Cause::Failure(_) | Cause::Timeout => None,
+        }
+    }
+
+    /// Labels of the definition and the start call.
+    #[must_use]
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        &self.created.labels
+    }
+
+    /// When it was started.
+    #[must_use]
+    pub fn start_time(&self) -> Timestamp {
+        self.start_time
+    }
+
+    /// When it was closed.
+    #[must_use]
+    pub fn close_time(&self) -> Option<Timestamp> {
+        self.close_time
+    }
+
+    /// When its own timeout passes.
+    #[must_use]
+    pub fn expire_time(&self) -> Option<Timestamp> {
+        self.created.expire_time
+    }
+
+    /// W3C `traceparent` of the start call; may be empty.
+    #[must_use]
+    pub fn trace_parent(&self) -> &Arc<str> {
+        &self.created.trace_parent
+    }
+
+    /// Signals that have come and that no step has taken.
+    #[must_use]
+    pub fn buffered_signals(&self) -> usize {
+        self.signals.len()
+    }
+
+    /// The next instant at which something becomes due; nothing if only a report, a signal or a call can move it.
+    ///
+    /// What is due at once counts as due at the newest event's time. An event may move it either way; it is never
+    /// later than what is due.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        if self.work_due_now() {
+            return Some(self.last_time);
+        }
+        self.indexes.timers.first().map(|(time, _, _)| time)
+    }
+
+    /// Whether a decision left something undone because it had reached its limit; the next [`Wake`] goes on.
+    ///
+    /// [`Wake`]: super::Command::Wake
+    #[must_use]
+    pub fn work_due_now(&self) -> bool {
+        self.next_work().is_some()
+    }
+
+    /// Whether a worker has any of its tasks.
+    #[must_use]
+    pub fn deliveries_out(&self) -> bool {
+        !self.indexes.out.is_empty()
+    }
+
+    /// Deliveries whose first check is due at an instant.
+    #[must_use]
+    pub fn checks_due(&self, now: Timestamp) -> Vec<DeliveryRef> {
+        let checks = self.indexes.timers.until(now).filter(|(_, timer, _)| *timer == Timer::Check);
+        checks.filter_map(|(_, _, index)| self.delivery_out(index?)).collect()
+    }
+
+    /// The units that wait for a worker, in the definition's order; none while it winds down or is closed.
+    pub fn waiting(&self) -> impl Iterator<Item = WaitingUnit> + '_ {
+        self.indexes.ready.waiting().map(|index| self.waiting_unit(index))
+    }
+
+    /// How the waiting units changed since this was last called: those that were added, those that were removed.
+    ///
+    /// What came and went in between is in neither. A unit whose attempt changed in between is in both: it is removed,
+    /// then added. Folding history counts as change too: whoever loads a state takes and drops the changes once.
+    pub fn take_ready_changes(&mut self) -> (Vec<WaitingUnit>, Vec<Unit>) {
+        let (added, removed) = self.indexes.ready.take_changes();
+        let added = added.into_iter().map(|index| self.waiting_unit(index)).collect();
+        let removed = removed.into_iter().map(|index| self.step(index).id.clone()).collect();
+        (added, removed)
+    }
+
+    /// Whether a delivery is the newest of its unit and still out; only such a one may fail, beat or be given back.
+    #[must_use]
+    pub fn is_current(&self, delivery: &DeliveryRef) -> bool {
+        self.find(&delivery.unit).is_some_and(|index| self.unit(index).is_current(delivery.delivery))
+    }
+
+    /// Whether a worker should go on with a delivery: it is current, and the execution does not wind down.
+    #[must_use]
+    pub fn delivery_wanted(&self, delivery: &DeliveryRef) -> bool {
+        self.phase == Phase::Running && self.is_current(delivery)
+    }
+
+    /// Longest time between two beats of a delivery that is out; nothing if its step names none.
+    #[must_use]
+    pub fn heartbeat_timeout(&self, delivery: &DeliveryRef) -> Option<Duration> {
+        let index = self.find(&delivery.unit).filter(|_| self.is_current(delivery))?;
+        task_of(self.step(index))?.heartbeat_timeout
+    }
+
+    /// Estimate of the memory that it holds, without its definition, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        /// An entry of a map, with its share of the tree.
+        const ENTRY: usize = 96;
+        let labels: usize = self.labels().iter().map(|(key, value)| ENTRY + key.len() + value.len()).sum();
+        let entries = self.indexes.timers.len() + self.indexes.out.len() + self.requests.len() + 2 * self.signals.len();
+        size_of::<Self>()
+            + size_of::<Created>()
+            + labels
+            + self.created.input.len()
+            + self.output.as_ref().map_or(0, Payload::len)
+            + self.units.len() * size_of::<UnitState>()
+            + self.indexes.text_bytes
+            + self.signals.payload_bytes()
+            + entries * ENTRY
+    }
+
+    // What decisions read.
+
+    pub(in crate::domain) fn step(&self, index: StepIndex) -> &Step {
+        self.definition.step(index)
+    }
+
+    pub(in crate::domain) fn unit(&self, index: StepIndex) -> &UnitState {
+        &self.units[index.position()]
+    }
+
+    /// The unit of this name.
+    pub(in crate::domain) fn find(&self, unit: &str) -> Option<StepIndex> {
+        self.definition.find(unit)
+    }
+
+    pub(in crate::domain) fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    pub(in crate::domain) fn find_request(&self, request: &RequestKey) -> Known {
+        self.requests.find(request)
+    }
+
+    /// Number of the event that began the wind-down, and why.
+    pub(in crate::domain) fn wind_down(&self) -> Option<(u64, &Cause)> {
+        self.wind_down.as_ref().map(|wind_down| (wind_down.number, &wind_down.cause))
+    }
+
+    /// Whether a failed step is about to end it.
+    pub(in crate::domain) fn is_aborting(&self) -> bool {
+        self.abort.is_some() && self.phase == Phase::Running
+    }
+
+    /// Awaits for a signal of this name, the longest wait first.
+    pub(in crate::domain) fn awaits(&self, signal: &str) -> impl Iterator<Item = StepIndex> + '_ {
+        self.indexes.awaits.get(signal).into_iter().flatten().map(|(_, index)| *index)
+    }
+
+    /// The first unit in the definition's order with a delivery out.
+    pub(in crate::domain) fn first_out(&self) -> Option<StepIndex> {
+        self.indexes.out.first().copied()
+    }
+
+    /// The delivery of a unit that is out.
+    pub(in crate::domain) fn delivery_out(&self, index: StepIndex) -> Option<DeliveryRef> {
+        let (_, delivery) = self.unit(index).out()?;
+        Some(DeliveryRef { unit: self.step(index).id.clone(), delivery })
+    }
+
+    /// The earliest timer, if it is due.
+    pub(in crate::domain) fn first_due(&self, now: Timestamp) -> Option<Due> {
+        self.indexes.timers.first().filter(|(time, _, _)| *time <= now)
+    }
+
+    /// What is to be done at once, in the order of its importance.
+    pub(in crate::domain) fn next_work(&self) -> Option<Work> {
+        match self.phase {
+            Phase::Running => match (self.abort, self.indexes.runnable.first()) {
+                (Some(index), _) => Some(Work::WindDown(index)),
+                (None, Some(index)) => Some(Work::Begin(*index)),
+                (None, None) => (self.indexes.unresolved == 0).then_some(Work::Finish),
+            },
+            Phase::WindingDown => self.indexes.out.is_empty().then_some(Work::Close),
+            Phase::Succeeded | Phase::Failed | Phase::Cancelled | Phase::TimedOut | Phase::Terminated => None,
+        }
+    }
+
+    /// The indexes of all units, in order.
+    fn indexes_of_units(&self) -> impl Iterator<Item = StepIndex> + use<> {
+        (0..).take(self.units.len()).map(StepIndex)
+    }
+
+    fn waiting_unit(&self, index: StepIndex) -> WaitingUnit {
+        let step = self.step(index);
+        let task = task_of(step).expect("only tasks wait for a worker");
+        let since = self.unit(index).task.as_ref().expect("a task that waits has an attempt").attempt_time;
+        WaitingUnit {
+            unit: step.id.clone(),
+            queue: task.queue.clone(),
+            contract: task.contract.clone(),
+            language: task.language.clone(),
+            priority: task.priority,
+            since,
+        }
+    }
+
+    // How the indexes follow the units.
+
+    /// Changes a unit and every index with it.
+    fn change(&mut self, index: StepIndex, change: impl FnOnce(&mut UnitState)) {
+        self.unindex(index);
+        change(&mut self.units[index.position()]);
+        self.index(index);
+    }
+
+    fn unindex(&mut self, index: StepIndex) {
+        let (step, unit) = (&self.definition.steps[index.position()], &self.units[index.position()]);
+        let indexes = &mut self.indexes;
+        for (time, timer) in unit.timers(step, self.phase != Phase::Running).into_iter().flatten() {
+            indexes.timers.remove(&(time, timer, Some(index)));
+        }
+        indexes.text_bytes -= unit.text_bytes();
+        if !unit.status.is_resolved() {
+            indexes.unresolved -= 1;
+        }
+        match unit.status {
+            Status::Pending => {
+                indexes.runnable.remove(&index);
+            }
+            Status::Waiting { .. } => indexes.ready.remove(index, unit.attempt_time()),
+            Status::Out(_) => {
+                indexes.out.remove(&index);
+            }
+            Status::Awaiting { number, .. } => {
+                let signal = awaited_signal(step);
+                if let Some(waits) = indexes.awaits.get_mut(signal) {
+                    waits.remove(&(number, index));
+                    if waits.is_empty() {
+                        indexes.awaits.remove(signal);
+                    }
+                }
+            }
+            Status::BackingOff { .. }
+            | Status::Spent
+            | Status::Sleeping { .. }
+            | Status::Succeeded
+            | Status::Failed
+            | Status::Skipped
+            | Status::Cancelled => {}
+        }
+    }
+
+    fn index(&mut self, index: StepIndex) {
+        let (step, unit) = (&self.definition.steps[index.position()], &self.units[index.position()]);
+        let indexes = &mut self.indexes;
+        for (time, timer) in unit.timers(step, self.phase != Phase::Running).into_iter().flatten() {
+            indexes.timers.insert((time, timer, Some(index)));
+        }
+        indexes.text_bytes += unit.text_bytes();
+        if !unit.status.is_resolved() {
+            indexes.unresolved += 1;
+        }
+        match unit.status {
+            Status::Pending if unit.is_unblocked() => {
+                indexes.runnable.insert(index);
+            }
+            Status::Waiting { .. } => indexes.ready.add(index, unit.attempt_time()),
+            Status::Out(_) => {
+                indexes.out.insert(index);
+            }
+            Status::Awaiting { number, .. } => {
+                indexes.awaits.entry(awaited_signal(step).clone()).or_default().insert((number, index));
+            }
+            Status::Pending
+            | Status::BackingOff { .. }
+            | Status::Spent
+            | Status::Sleeping { .. }
+            | Status::Succeeded
+            | Status::Failed
+            | Status::Skipped
+            | Status::Cancelled => {}
+        }
+    }
+}
+
+fn awaited_signal(step: &Step) -> &Arc<str> {
+    &await_of(step).expect("only awaits await").signal
+}

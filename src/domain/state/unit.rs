@@ -1,0 +1,259 @@
+//! One unit of an execution: where it stands, and what a task among them remembers.
+
+use super::timer::Timer;
+use crate::domain::definition::{Action, Await, Step, TaskStep};
+use crate::domain::{Failure, Payload, SessionId, Timestamp};
+use std::{collections::VecDeque, sync::Arc};
+
+/// Accepted reports that a unit remembers, the newest, to know their repeats.
+const REPORTS_MAX: usize = 32;
+
+/// What a step asks of a worker, if it is a task.
+pub(in crate::domain) fn task_of(step: &Step) -> Option<&TaskStep> {
+    match &step.action {
+        Action::Task(task) => Some(task),
+        Action::Compute(_) | Action::Sleep(_) | Action::Await(_) | Action::Fail(_) => None,
+    }
+}
+
+/// What a step waits for, if it awaits a signal.
+pub(in crate::domain) fn await_of(step: &Step) -> Option<&Await> {
+    match &step.action {
+        Action::Await(wait) => Some(wait),
+        Action::Task(_) | Action::Compute(_) | Action::Sleep(_) | Action::Fail(_) => None,
+    }
+}
+
+/// Where a unit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::domain) enum Status {
+    /// Some step that it needs has not ended, or it is about to begin.
+    Pending,
+    /// Waits for a worker.
+    Waiting {
+        /// Since when: what `queue_timeout` counts from.
+        since: Timestamp,
+    },
+    /// A worker has the newest delivery.
+    Out(Out),
+    /// Waits for its next attempt.
+    BackingOff {
+        /// When that begins.
+        retry_time: Timestamp,
+    },
+    /// Its last attempt failed or its last delivery was lost; its end follows in the same decision.
+    Spent,
+    /// Sleeps.
+    Sleeping {
+        /// Until when.
+        wake_time: Timestamp,
+    },
+    /// Waits for a signal.
+    Awaiting {
+        /// When the wait times out.
+        expire_time: Option<Timestamp>,
+        /// Number of the event that began it: longer waits are served first.
+        number: u64,
+    },
+    /// Ended well.
+    Succeeded,
+    /// Failed for good.
+    Failed,
+    /// Did not run.
+    Skipped,
+    /// Dropped or given up.
+    Cancelled,
+}
+
+impl Status {
+    /// Whether the unit has ended; it never leaves such a status.
+    pub(in crate::domain) const fn is_resolved(self) -> bool {
+        match self {
+            Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled => true,
+            Self::Pending
+            | Self::Waiting { .. }
+            | Self::Out(_)
+            | Self::BackingOff { .. }
+            | Self::Spent
+            | Self::Sleeping { .. }
+            | Self::Awaiting { .. } => false,
+        }
+    }
+}
+
+/// A delivery that is out: nothing has been heard that would end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::domain) struct Out {
+    /// Since when the unit had waited; restored if the task never left the server.
+    pub(in crate::domain) since: Timestamp,
+    /// When it was handed out.
+    pub(in crate::domain) dispatch_time: Timestamp,
+    /// When it is looked for for the first time.
+    pub(in crate::domain) check_time: Timestamp,
+    /// When it times out.
+    pub(in crate::domain) expire_time: Option<Timestamp>,
+    /// Whether its session watches it, so that the first check is done.
+    pub(in crate::domain) held: bool,
+}
+
+/// A report that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::domain) struct Report {
+    /// Delivery that reported.
+    pub(in crate::domain) delivery: u32,
+    /// Hash of kind and content.
+    pub(in crate::domain) hash: [u8; 16],
+}
+
+/// What a task remembers from its first attempt on.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::domain) struct Task {
+    /// Input of all attempts.
+    pub(in crate::domain) input: Payload,
+    /// When the first attempt began to wait: what `total_timeout` counts from.
+    pub(in crate::domain) first_time: Timestamp,
+    /// When the newest attempt began to wait: its place in the queue, also when it is handed out again.
+    pub(in crate::domain) attempt_time: Timestamp,
+    /// Newest attempt, from 1.
+    pub(in crate::domain) attempt: u32,
+    /// Newest delivery, from 1; 0 before the first.
+    pub(in crate::domain) delivery: u32,
+    /// Deliveries that ended with unknown outcome.
+    pub(in crate::domain) lost: u32,
+    /// Whether one of them was of the newest attempt.
+    pub(in crate::domain) redelivery: bool,
+    /// Session that has or had the newest delivery.
+    pub(in crate::domain) session_id: Option<SessionId>,
+    /// Its worker's name.
+    pub(in crate::domain) worker_id: Option<Arc<str>>,
+    /// Newest progress.
+    pub(in crate::domain) progress: Option<Payload>,
+    /// Accepted reports, oldest first.
+    pub(in crate::domain) reports: VecDeque<Report>,
+    /// Deliveries whose late success has been recorded.
+    pub(in crate::domain) late: Vec<u32>,
+}
+
+impl Task {
+    /// A task whose first attempt begins to wait.
+    pub(super) fn new(input: Payload, time: Timestamp) -> Self {
+        Self {
+            input,
+            first_time: time,
+            attempt_time: time,
+            attempt: 1,
+            delivery: 0,
+            lost: 0,
+            redelivery: false,
+            session_id: None,
+            worker_id: None,
+            progress: None,
+            reports: VecDeque::new(),
+            late: Vec::new(),
+        }
+    }
+
+    /// Remembers an accepted report; the oldest makes room.
+    pub(super) fn remember(&mut self, delivery: u32, hash: Option<[u8; 16]>) {
+        let Some(hash) = hash else { return };
+        if self.reports.len() == REPORTS_MAX {
+            self.reports.pop_front();
+        }
+        self.reports.push_back(Report { delivery, hash });
+    }
+
+    /// Keeps newer progress, if there is any.
+    pub(super) fn keep_progress(&mut self, progress: Option<&Payload>) {
+        if let Some(progress) = progress {
+            self.progress = Some(progress.clone());
+        }
+    }
+}
+
+/// One unit.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::domain) struct UnitState {
+    /// Where it stands.
+    pub(in crate::domain) status: Status,
+    /// Steps that it needs and that have not let it go on yet.
+    pub(super) blockers: u32,
+    /// What a task remembers; nothing before its first attempt, and for other steps.
+    pub(in crate::domain) task: Option<Box<Task>>,
+    /// Output, once it ended well.
+    pub(in crate::domain) output: Option<Payload>,
+    /// Why its newest attempt, or it itself, failed.
+    pub(in crate::domain) failure: Option<Box<Failure>>,
+}
+
+impl UnitState {
+    /// A unit that waits for so many steps.
+    pub(super) fn new(blockers: u32) -> Self {
+        Self { status: Status::Pending, blockers, task: None, output: None, failure: None }
+    }
+
+    /// The delivery that is out, with its number.
+    pub(in crate::domain) fn out(&self) -> Option<(&Out, u32)> {
+        let Status::Out(out) = &self.status else { return None };
+        self.task.as_ref().map(|task| (out, task.delivery))
+    }
+
+    /// Whether nothing that it needs keeps it from beginning.
+    pub(super) fn is_unblocked(&self) -> bool {
+        self.blockers == 0
+    }
+
+    /// Its place in the queue: when its newest attempt began to wait.
+    pub(super) fn attempt_time(&self) -> Timestamp {
+        self.task.as_ref().map_or_else(Timestamp::default, |task| task.attempt_time)
+    }
+
+    /// Whether the number is that of the delivery that is out.
+    pub(in crate::domain) fn is_current(&self, delivery: u32) -> bool {
+        self.out().is_some_and(|(_, current)| current == delivery)
+    }
+
+    /// When all attempts together have taken too long.
+    pub(in crate::domain) fn total_deadline(&self, step: &Step) -> Option<Timestamp> {
+        let total = task_of(step).and_then(|task| task.total_timeout)?;
+        self.task.as_ref().map(|task| task.first_time + total)
+    }
+
+    /// What becomes due for it by time.
+    ///
+    /// While the execution winds down only what ends a delivery counts.
+    pub(super) fn timers(&self, step: &Step, winding_down: bool) -> [Option<(Timestamp, Timer)>; 3] {
+        let total = || if winding_down { None } else { self.total_deadline(step).map(|time| (time, Timer::Total)) };
+        match self.status {
+            Status::Waiting { since } => {
+                let queue = task_of(step).and_then(|task| task.queue_timeout).map(|span| (since + span, Timer::Queue));
+                [queue, total(), None]
+            }
+            Status::Out(out) => [
+                (!out.held).then_some((out.check_time, Timer::Check)),
+                out.expire_time.map(|time| (time, Timer::Delivery)),
+                total(),
+            ],
+            Status::BackingOff { retry_time } => [Some((retry_time, Timer::Retry)), total(), None],
+            Status::Sleeping { wake_time } => [Some((wake_time, Timer::Sleep)), None, None],
+            Status::Awaiting { expire_time, .. } => [expire_time.map(|time| (time, Timer::Await)), None, None],
+            Status::Pending
+            | Status::Spent
+            | Status::Succeeded
+            | Status::Failed
+            | Status::Skipped
+            | Status::Cancelled => [None, None, None],
+        }
+    }
+
+    /// Bytes of the texts that it holds.
+    pub(super) fn text_bytes(&self) -> usize {
+        let payload = |payload: &Option<Payload>| payload.as_ref().map_or(0, Payload::len);
+        let failure = self.failure.as_ref().map_or(0, |failure| {
+            size_of::<Failure>() + failure.code.len() + failure.message.len() + payload(&failure.details)
+        });
+        let task = self.task.as_ref().map_or(0, |task| {
+            size_of::<Task>() + task.input.len() + payload(&task.progress) + task.reports.len() * size_of::<Report>()
+        });
+        payload(&self.output) + failure + task
+    }
+}

@@ -1,0 +1,191 @@
+//! How an execution and its steps show to those who ask.
+
+use super::State;
+use super::unit::{Status, task_of};
+use crate::domain::definition::{ExecutionScope, Scope, StepIndex, StepLookup, StepView};
+use crate::domain::{Failure, Payload, Timestamp};
+use std::sync::Arc;
+
+/// Where an execution is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Steps run or wait.
+    Running,
+    /// It will end FAILED, CANCELLED or TIMED_OUT; deliveries that are out may still report.
+    WindingDown,
+    /// Closed: every step ended well, there is an output.
+    Succeeded,
+    /// Closed by a failure.
+    Failed,
+    /// Closed by a cancel.
+    Cancelled,
+    /// Closed by the execution's timeout.
+    TimedOut,
+    /// Closed at once by a terminate.
+    Terminated,
+}
+
+impl Phase {
+    /// Whether nothing can happen any more.
+    #[must_use]
+    pub const fn is_closed(self) -> bool {
+        match self {
+            Self::Running | Self::WindingDown => false,
+            Self::Succeeded | Self::Failed | Self::Cancelled | Self::TimedOut | Self::Terminated => true,
+        }
+    }
+
+    /// Its name as users know it, for example `TIMED_OUT`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::WindingDown => "WINDING_DOWN",
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+            Self::Cancelled => "CANCELLED",
+            Self::TimedOut => "TIMED_OUT",
+            Self::Terminated => "TERMINATED",
+        }
+    }
+}
+
+/// Where a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StepState {
+    /// Waits for other steps.
+    Pending,
+    /// Waits for a worker.
+    Scheduled,
+    /// A worker has it.
+    Running,
+    /// Waits for the next attempt.
+    BackingOff,
+    /// Sleeps.
+    Sleeping,
+    /// Waits for a signal.
+    Awaiting,
+    /// Ended well.
+    Succeeded,
+    /// Failed for good.
+    Failed,
+    /// Did not run: `when` was false.
+    Skipped,
+    /// Dropped or given up when the execution wound down or was terminated.
+    Cancelled,
+}
+
+impl StepState {
+    /// Its name as users and expressions know it, for example `BACKING_OFF`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Scheduled => "SCHEDULED",
+            Self::Running => "RUNNING",
+            Self::BackingOff => "BACKING_OFF",
+            Self::Sleeping => "SLEEPING",
+            Self::Awaiting => "AWAITING",
+            Self::Succeeded => "SUCCEEDED",
+            Self::Failed => "FAILED",
+            Self::Skipped => "SKIPPED",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+}
+
+/// How one step of an execution stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepStatus<'a> {
+    /// Id of the step.
+    pub step: &'a Arc<str>,
+    /// Where it is.
+    pub state: StepState,
+    /// Newest attempt, from 1; 0 if none was begun, and for steps that are not tasks.
+    pub attempt: u32,
+    /// Newest delivery of all attempts together, from 1; 0 before the first.
+    pub delivery: u32,
+    /// Worker that has or had the newest delivery.
+    pub worker_id: Option<&'a Arc<str>>,
+    /// Output, once it succeeded.
+    pub output: Option<&'a Payload>,
+    /// Why the newest attempt, or the step, failed.
+    pub failure: Option<&'a Failure>,
+    /// When it goes on by itself: end of the pause, of the sleep or of the wait.
+    pub wake_time: Option<Timestamp>,
+    /// Contract `name@version` of a task.
+    pub contract: Option<&'a Arc<str>>,
+    /// Queue of a task.
+    pub queue: Option<&'a Arc<str>>,
+    /// Newest progress, as far as events hold it.
+    pub progress: Option<&'a Payload>,
+    /// When its newest attempt began to wait for a worker.
+    pub schedule_time: Option<Timestamp>,
+}
+
+impl State {
+    /// The steps in the definition's order.
+    pub fn steps(&self) -> impl Iterator<Item = StepStatus<'_>> {
+        self.definition.steps.iter().zip(&self.units).map(|(step, unit)| {
+            let wake_time = match unit.status {
+                Status::BackingOff { retry_time } => Some(retry_time),
+                Status::Sleeping { wake_time } => Some(wake_time),
+                Status::Awaiting { expire_time, .. } => expire_time,
+                Status::Pending
+                | Status::Waiting { .. }
+                | Status::Out(_)
+                | Status::Spent
+                | Status::Succeeded
+                | Status::Failed
+                | Status::Skipped
+                | Status::Cancelled => None,
+            };
+            let asked = task_of(step);
+            let task = unit.task.as_deref();
+            StepStatus {
+                step: &step.id,
+                state: state_of(unit.status),
+                attempt: task.map_or(0, |task| task.attempt),
+                delivery: task.map_or(0, |task| task.delivery),
+                worker_id: task.and_then(|task| task.worker_id.as_ref()),
+                output: unit.output.as_ref(),
+                failure: unit.failure.as_deref(),
+                wake_time,
+                contract: asked.map(|task| &task.contract),
+                queue: asked.map(|task| &task.queue),
+                progress: task.and_then(|task| task.progress.as_ref()),
+                schedule_time: task.map(|task| task.attempt_time),
+            }
+        })
+    }
+
+    /// What expressions see of it.
+    pub(in crate::domain) fn scope<'a>(&'a self, signal: Option<&'a Payload>) -> Scope<'a> {
+        let (id, run, start_time) = (self.id().as_str(), self.run(), self.start_time);
+        Scope { input: self.input(), steps: self, signal, execution: ExecutionScope { id, run, start_time } }
+    }
+}
+
+impl StepLookup for State {
+    fn step(&self, index: StepIndex) -> StepView<'_> {
+        let unit = self.unit(index);
+        // A failed attempt is no failed step: expressions see errors that stay.
+        let error = if unit.status == Status::Failed { unit.failure.as_deref() } else { None };
+        StepView { output: unit.output.as_ref(), error, state: state_of(unit.status).as_str() }
+    }
+}
+
+fn state_of(status: Status) -> StepState {
+    match status {
+        Status::Pending => StepState::Pending,
+        Status::Waiting { .. } => StepState::Scheduled,
+        Status::Out(_) | Status::Spent => StepState::Running,
+        Status::BackingOff { .. } => StepState::BackingOff,
+        Status::Sleeping { .. } => StepState::Sleeping,
+        Status::Awaiting { .. } => StepState::Awaiting,
+        Status::Succeeded => StepState::Succeeded,
+        Status::Failed => StepState::Failed,
+        Status::Skipped => StepState::Skipped,
+        Status::Cancelled => StepState::Cancelled,
+    }
+}
