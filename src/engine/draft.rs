@@ -1,0 +1,197 @@
+//! One batch of decisions about one execution, until it is an append.
+//!
+//! Decides the commands in order, hands units that became ready to workers that wait, and works out what the append
+//! writes beside the events: ready rows, the state, the wake-up time, a snapshot.
+
+use super::dispatch::{Dispatch, Reservation};
+use super::mailbox::Hot;
+use crate::domain::{
+    Command, Delivery, Event, EventKind, Outcome, Phase, Rejection, State, Timestamp, Unit,
+    decide::{self, Context},
+};
+use crate::store::{
+    Append, EVENT_FORMAT, ExecutionRow, ExecutionState, LargePayload, ReadyUnit, Snapshot, StateChange, Target, WakeChange,
+};
+use crate::wire;
+use std::{collections::BTreeMap, sync::Arc};
+use uuid::Uuid;
+
+/// Events of one append, a single command's excepted.
+const EVENTS_MAX: usize = 1_000;
+/// Bytes of one append, as far as they can be told before encoding, a single command's excepted.
+const BYTES_MAX: usize = 1024 * 1024;
+/// Smallest tail that is worth a snapshot.
+const SNAPSHOT_TAIL_BYTES_MIN: usize = 256 * 1024;
+
+/// A hand-off or dispatch that counts once the append is committed.
+pub(super) struct Handed {
+    pub(super) reservation: Reservation,
+    pub(super) delivery: Delivery,
+}
+
+/// What the decisions so far come to.
+pub(super) struct Draft {
+    pub(super) events: Vec<Event>,
+    pub(super) handed: Vec<Handed>,
+    bytes: usize,
+    added: BTreeMap<Unit, ReadyUnit>,
+    removed: Vec<Unit>,
+}
+
+/// An append, and what remains to be done once it is committed.
+pub(super) struct Drafted {
+    pub(super) append: Append,
+    pub(super) added: Vec<ReadyUnit>,
+    pub(super) wake_time: Option<Timestamp>,
+    pub(super) snapshot_bytes: Option<usize>,
+}
+
+impl Draft {
+    pub(super) fn new(events: Vec<Event>) -> Self {
+        let bytes = events.iter().map(|event| decide::event_bytes(&event.kind)).sum();
+        Self { events, handed: Vec::new(), bytes, added: BTreeMap::new(), removed: Vec::new() }
+    }
+
+    /// Whether the next command must wait for the next append.
+    pub(super) fn is_full(&self) -> bool {
+        self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
+    }
+
+    /// Decides one command.
+    pub(super) fn decide(&mut self, state: &mut State, command: Command, context: &Context) -> Result<Outcome, Rejection> {
+        let (events, outcome) = decide::decide(state, command, context)?;
+        self.bytes += events.iter().map(|event| decide::event_bytes(&event.kind)).sum::<usize>();
+        self.events.extend(events);
+        Ok(outcome)
+    }
+
+    /// Dispatches a unit to a worker whose slot is reserved. Where the unit waits no longer, or its input is too large
+    /// for this worker, the slot goes back.
+    pub(super) fn hand(&mut self, state: &mut State, unit: Unit, reservation: Reservation, context: &Context) {
+        let command = Command::Dispatch { unit, claimant: reservation.claimant().clone() };
+        if let Ok(Outcome::Dispatched(delivery)) = self.decide(state, command, context) {
+            self.handed.push(Handed { reservation, delivery: *delivery });
+        }
+    }
+
+    /// Hands units that became ready to workers that wait, until none is left that can be.
+    pub(super) fn hand_off(&mut self, state: &mut State, dispatch: &Arc<Dispatch>, context: &Context) {
+        loop {
+            let (added, removed) = state.take_ready_changes();
+            let mut fresh = Vec::new();
+            for unit in removed {
+                if self.added.remove(&unit).is_none() {
+                    self.removed.push(unit);
+                }
+            }
+            for waiting in added {
+                let unit = ready_unit(&waiting);
+                fresh.push(unit.clone());
+                self.added.insert(unit.unit.clone(), unit);
+            }
+            let mut was_decided = false;
+            for unit in fresh {
+                if self.is_full() {
+                    break;
+                }
+                if let Some(reservation) = dispatch.reserve(&unit) {
+                    self.hand(state, unit.unit, reservation, context);
+                    was_decided = true;
+                }
+            }
+            if !was_decided {
+                return;
+            }
+        }
+    }
+
+    /// Makes the append. `row` is the execution's as it stands, or is to be inserted.
+    pub(super) fn finish(&mut self, state: &State, row: &ExecutionRow, target: Target, tail: Tail, batch_id: Uuid) -> Drafted {
+        let first_number = self.events.first().expect("an append has events").number;
+        let last_number = self.events.last().expect("an append has events").number;
+        let encoded = wire::event::encode_batch(&self.events);
+        let added: Vec<ReadyUnit> = std::mem::take(&mut self.added).into_values().collect();
+        let to = execution_state(state.phase());
+        let state_change =
+            (to != row.state).then(|| StateChange { from: row.state, to, close_time: state.close_time() });
+        let wake = self.wake_change(state, row.wake_time);
+        let tail_bytes = tail.tail_bytes + encoded.bytes.len();
+        let is_snapshot_due = !to.is_closed() && tail_bytes > SNAPSHOT_TAIL_BYTES_MIN.max(tail.snapshot_bytes);
+        let snapshot = is_snapshot_due.then(|| Snapshot {
+            number: last_number,
+            format: EVENT_FORMAT,
+            definition_hash: state.definition().hash,
+            bytes: state.to_bytes().into(),
+        });
+        Drafted {
+            snapshot_bytes: snapshot.as_ref().map(|snapshot| snapshot.bytes.len()),
+            wake_time: match wake {
+                WakeChange::Keep => row.wake_time,
+                WakeChange::Set(time) => time,
+            },
+            append: Append {
+                target,
+                run: state.run(),
+                first_number,
+                last_number,
+                batch_id,
+                events: encoded.bytes,
+                payloads: encoded.payloads.into_iter().map(|large| LargePayload { sha256: large.sha256, json: large.json }).collect(),
+                ready_added: added.clone(),
+                ready_removed: std::mem::take(&mut self.removed),
+                state: state_change,
+                wake,
+                snapshot,
+            },
+            added,
+        }
+    }
+
+    /// The wake-up time may be early, never late: it is lowered when something is due earlier, and set exactly when no
+    /// delivery is out and nothing waits for one, or when a wake-up found nothing due. Otherwise the row stays untouched.
+    fn wake_change(&self, state: &State, stored: Option<Timestamp>) -> WakeChange {
+        let deadline = state.deadline();
+        let is_exact = state.is_closed()
+            || !(state.deliveries_out() || state.waiting().next().is_some())
+            || self.events.iter().any(|event| matches!(event.kind, EventKind::Woke));
+        let is_earlier = deadline.is_some_and(|deadline| stored.is_none_or(|stored| deadline < stored));
+        if (is_exact && deadline != stored) || is_earlier { WakeChange::Set(deadline) } else { WakeChange::Keep }
+    }
+}
+
+/// What of an execution's history no snapshot includes yet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tail {
+    pub(super) tail_bytes: usize,
+    pub(super) snapshot_bytes: usize,
+}
+
+impl From<&Hot> for Tail {
+    fn from(hot: &Hot) -> Self {
+        Self { tail_bytes: hot.tail_bytes, snapshot_bytes: hot.snapshot_bytes }
+    }
+}
+
+/// The state of a row that a phase stands for.
+pub(super) fn execution_state(phase: Phase) -> ExecutionState {
+    match phase {
+        Phase::Running => ExecutionState::Running,
+        Phase::WindingDown => ExecutionState::WindingDown,
+        Phase::Succeeded => ExecutionState::Succeeded,
+        Phase::Failed => ExecutionState::Failed,
+        Phase::Cancelled => ExecutionState::Cancelled,
+        Phase::TimedOut => ExecutionState::TimedOut,
+        Phase::Terminated => ExecutionState::Terminated,
+    }
+}
+
+fn ready_unit(waiting: &crate::domain::WaitingUnit) -> ReadyUnit {
+    ReadyUnit {
+        unit: waiting.unit.clone(),
+        queue: waiting.queue.clone(),
+        contract: waiting.contract.clone(),
+        language: waiting.language.clone().unwrap_or_default(),
+        priority: waiting.priority,
+        ready_time: waiting.since,
+    }
+}

@@ -1,0 +1,388 @@
+//! What callers do with executions: start, read, wait, watch, signal, cancel, terminate.
+
+use super::{
+    Core, Engine,
+    call::{Error, ExecutionName, Standing, StartExecution, Started},
+    draft::{Draft, Tail, execution_state},
+    mailbox::{Glance, Hot, Item},
+    turn,
+};
+use crate::domain::{
+    Command, Event, EventKind, ExecutionId, Outcome, Payload, Rejection, RequestKey, Timestamp, Uid,
+    decide::{self, Context, Start},
+    digest16,
+};
+use crate::store::{ExecutionKey, ExecutionRow, ExecutionState, Find, NewExecution, Target};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{mpsc, oneshot};
+
+/// Bytes of one page of history.
+const PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Events that a watcher may be behind in memory.
+const WATCH_LENGTH: usize = 64;
+/// Events that a watcher reads at once.
+const WATCH_PAGE: usize = 256;
+
+impl Engine {
+    /// Starts an execution, or finds the one that the same call started.
+    ///
+    /// # Errors
+    /// `DefinitionNotFound`, `ExecutionAlreadyExists`, `Rejected` (input that does not fit, request id reused), `Store`.
+    pub async fn start_execution(&self, request: StartExecution) -> Result<Started, Error> {
+        let core = self.core.clone();
+        self.detached(async move { core.start(request).await }).await
+    }
+
+    /// Reads an execution's committed state.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Store`.
+    pub async fn execution(&self, name: &ExecutionName) -> Result<Standing, Error> {
+        let key = self.core.find(name).await?;
+        let standing = self.core.read(key, true).await.map_err(|error| error.named(name))?;
+        standing.ok_or(Error::Internal)
+    }
+
+    /// Waits until an execution is closed; returns it open when the time is over or the server drains.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Store`.
+    pub async fn wait(&self, name: &ExecutionName, longest: Duration) -> Result<Standing, Error> {
+        let core = &self.core;
+        let key = core.find(name).await?;
+        let mailbox = core.cache.mailbox(key);
+        // Watching begins before looking, so that the close cannot slip between.
+        let mut progress = mailbox.watch();
+        let deadline = crate::clock::sleep(longest);
+        tokio::pin!(deadline);
+        loop {
+            match mailbox.glance() {
+                Glance::Closed(standing) => return Ok(*standing),
+                Glance::Open => {}
+                Glance::Unknown => {
+                    if let Some(standing) = core.read(key, false).await.map_err(|error| error.named(name))? {
+                        return Ok(standing);
+                    }
+                }
+            }
+            tokio::select! {
+                () = core.draining.cancelled() => break,
+                () = &mut deadline => break,
+                changed = progress.wait_for(|progress| progress.is_closed) => {
+                    changed.map_err(|_| Error::Internal)?;
+                }
+            }
+        }
+        core.read(key, true).await.map_err(|error| error.named(name))?.ok_or(Error::Internal)
+    }
+
+    /// Reads events after a number: at most `limit`, and about 1 MiB (at least one, if there is any).
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Store`.
+    pub async fn events(&self, name: &ExecutionName, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        let key = self.core.find(name).await?;
+        self.core.events_after(key, after, limit).await
+    }
+
+    /// Streams events after a number as they are committed; ends after the last one of a closed execution.
+    /// The last item is `Draining` if the server stops first.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Store`.
+    pub async fn watch(&self, name: &ExecutionName, after: u64) -> Result<mpsc::Receiver<Result<Event, Error>>, Error> {
+        let key = self.core.find(name).await?;
+        let (sender, events) = mpsc::channel(WATCH_LENGTH);
+        let core = self.core.clone();
+        self.core.tasks.spawn(async move {
+            let outcome = tokio::select! {
+                outcome = core.follow(key, after, &sender) => outcome,
+                () = core.draining.cancelled() => Err(Error::Draining),
+                () = sender.closed() => return,
+            };
+            if let Err(error) = outcome {
+                // A watcher that has gone needs no error.
+                let _ = sender.send(Err(error)).await;
+            }
+        });
+        Ok(events)
+    }
+
+    /// Gives an execution a signal; back comes the number of its event.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Rejected`, `Overloaded`, `Store`.
+    pub async fn signal(
+        &self,
+        name: &ExecutionName,
+        signal: Arc<str>,
+        payload: Payload,
+        expire_time: Option<Timestamp>,
+        request: Option<RequestKey>,
+    ) -> Result<u64, Error> {
+        self.record(name, Command::Signal { name: signal, payload, expire_time, request }).await
+    }
+
+    /// Cancels an execution; back comes the number of the event that began its end.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Rejected`, `Overloaded`, `Store`.
+    pub async fn cancel(&self, name: &ExecutionName, reason: Arc<str>, request: Option<RequestKey>) -> Result<u64, Error> {
+        self.record(name, Command::Cancel { reason, request }).await
+    }
+
+    /// Ends an execution at once; back comes the number of its event.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Rejected`, `Overloaded`, `Store`.
+    pub async fn terminate(&self, name: &ExecutionName, reason: Arc<str>, request: Option<RequestKey>) -> Result<u64, Error> {
+        self.record(name, Command::Terminate { reason, request }).await
+    }
+
+    async fn record(&self, name: &ExecutionName, command: Command) -> Result<u64, Error> {
+        let key = self.core.find(name).await?;
+        match self.core.execute(key, command).await.map_err(|error| error.named(name))? {
+            Outcome::Recorded(number) => Ok(number),
+            Outcome::Report(_) | Outcome::Dispatched(_) | Outcome::Done => Err(Error::Internal),
+        }
+    }
+}
+
+impl Error {
+    /// Says which execution was not found.
+    fn named(self, name: &ExecutionName) -> Self {
+        match self {
+            Self::ExecutionNotFound { .. } => Self::ExecutionNotFound { id: name.id.to_string() },
+            other => other,
+        }
+    }
+}
+
+impl Core {
+    /// The key of the current execution with this id.
+    async fn find(&self, name: &ExecutionName) -> Result<ExecutionKey, Error> {
+        if name.uid.is_none()
+            && let Some(key) = self.cache.key_of(name.id.as_str())
+        {
+            return Ok(key);
+        }
+        let missing = || Error::ExecutionNotFound { id: name.id.to_string() };
+        let find = match name.uid {
+            Some(uid) => Find::Uid(uid),
+            None => Find::Id(name.id.as_str().into()),
+        };
+        let row = self.store.execution(&find).await.map_err(Error::Store)?.ok_or_else(missing)?;
+        if *row.id == *name.id.as_str() { Ok(row.key) } else { Err(missing()) }
+    }
+
+    /// Puts a command into its mailbox and waits for its answer.
+    pub(super) async fn execute(self: &Arc<Self>, key: ExecutionKey, command: Command) -> Result<Outcome, Error> {
+        self.execute_for(key, None, command).await
+    }
+
+    /// The same, for the execution of this uid only.
+    pub(super) async fn execute_for(self: &Arc<Self>, key: ExecutionKey, uid: Option<Uid>, command: Command) -> Result<Outcome, Error> {
+        let (answer, outcome) = oneshot::channel();
+        if !self.put(key, Item::Command { command, uid, answer }) {
+            return Err(Error::Overloaded { what: "the execution's mailbox" });
+        }
+        outcome.await.unwrap_or(Err(Error::Internal))
+    }
+
+    /// Reads the committed state; an open one only if asked for.
+    pub(super) async fn read(self: &Arc<Self>, key: ExecutionKey, even_open: bool) -> Result<Option<Standing>, Error> {
+        let (answer, standing) = oneshot::channel();
+        if !self.put(key, Item::Read { even_open, answer }) {
+            return Err(Error::Overloaded { what: "the execution's mailbox" });
+        }
+        standing.await.unwrap_or(Err(Error::Internal))
+    }
+
+    async fn start(self: Arc<Self>, request: StartExecution) -> Result<Started, Error> {
+        let id = self.id_for(&request);
+        let result = self.try_start(&request, &id).await;
+        let taken = match result {
+            Ok(Some(started)) => return Ok(started),
+            Ok(None) => None,
+            // The same start again is answered even where it could not be made any more.
+            Err(error @ (Error::Rejected(_) | Error::DefinitionNotFound { .. })) => Some(error),
+            Err(error) => return Err(error),
+        };
+        let existing = self.store.execution(&Find::Id(id.as_str().into())).await.map_err(Error::Store)?;
+        match (existing, taken) {
+            (Some(row), taken) => same_start(&request, &row).map_err(|error| match taken {
+                Some(first) if !matches!(error, Error::Rejected(Rejection::RequestIdReused)) => first,
+                _ => error,
+            }),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(Error::WriteConflict),
+        }
+    }
+
+    /// The id of a new execution: the caller's, one that derives from the request, or a new one.
+    fn id_for(&self, request: &StartExecution) -> ExecutionId {
+        let text = match (&request.id, &request.request) {
+            (Some(id), _) => return id.clone(),
+            (None, Some(request)) => uuid::Uuid::from_bytes(request.key).to_string(),
+            (None, None) => self.entropy.uuid().to_string(),
+        };
+        ExecutionId::parse(&text).expect("a UUID's text is an id")
+    }
+
+    /// Makes the execution; nothing if its id is taken.
+    async fn try_start(self: &Arc<Self>, request: &StartExecution, id: &ExecutionId) -> Result<Option<Started>, Error> {
+        let definition = self.definition_for(&request.workflow, request.version.as_ref()).await?;
+        let context = Context { now: self.clock.now(), settings: self.config.settings };
+        let uid = Uid(self.entropy.uuid());
+        let start = Start {
+            id: id.clone(),
+            uid,
+            input: request.input.clone(),
+            labels: request.labels.clone(),
+            request: request.request,
+            trace_parent: request.trace_parent.clone(),
+        };
+        let (mut state, events) = decide::start(definition, start, &context)?;
+        let mut draft = Draft::new(events);
+        draft.hand_off(&mut state, &self.dispatch, &context);
+
+        let version: Arc<str> = state.definition().version.to_string().into();
+        let new = NewExecution {
+            uid,
+            id: id.as_str().into(),
+            workflow: request.workflow.clone(),
+            version: version.clone(),
+            definition_hash: state.definition().hash,
+            input_digest: request.input_digest,
+            request: request.request,
+            start_time: state.start_time(),
+            state: execution_state(state.phase()),
+            close_time: state.close_time(),
+            labels: state.labels().clone(),
+        };
+        let mut row = ExecutionRow {
+            // Known once it is committed.
+            key: ExecutionKey(0),
+            uid,
+            id: new.id.clone(),
+            current: true,
+            workflow: new.workflow.clone(),
+            version: version.clone(),
+            definition_hash: new.definition_hash,
+            input_digest: new.input_digest,
+            request: new.request,
+            state: new.state,
+            labels: new.labels.clone(),
+            start_time: new.start_time,
+            close_time: new.close_time,
+            wake_time: None,
+            quarantined: None,
+        };
+        let drafted = draft.finish(&state, &row, Target::New(Box::new(new)), Tail::default(), self.entropy.uuid());
+        let key = match self.committer.commit(drafted.append.clone()).await {
+            Ok(key) => key,
+            Err(Error::WriteConflict) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        row.key = key;
+        let started = Started { id: row.id.clone(), uid, version, created: true, start_time: row.start_time };
+        let mut hot = Box::new(Hot { row, state, tail_bytes: 0, snapshot_bytes: 0 });
+        hot.take_note(&drafted);
+        let mailbox = self.cache.mailbox(key);
+        // Whoever came between the commit and here has read the state from the store, and goes on with that.
+        let is_ours = mailbox.occupy();
+        self.after_commit(&mailbox, hot, draft, drafted.added, is_ours);
+        if is_ours {
+            self.tasks.spawn(turn::run(self.clone(), mailbox));
+        }
+        Ok(Some(started))
+    }
+
+    /// Reads events from the store.
+    async fn events_after(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        let rows = self.store.history(key, after, limit, PAGE_BYTES_MAX).await.map_err(Error::Store)?;
+        let mut events = Vec::new();
+        for row in &rows {
+            let decoded = self.decode(key, row).await?;
+            events.extend(decoded.into_iter().filter(|event| event.number > after));
+        }
+        events.truncate(limit);
+        Ok(events)
+    }
+
+    /// Sends events as they are committed, until the execution is closed and all are sent.
+    async fn follow(self: &Arc<Self>, key: ExecutionKey, mut after: u64, sender: &mpsc::Sender<Result<Event, Error>>) -> Result<(), Error> {
+        let mailbox = self.cache.mailbox(key);
+        let mut progress = mailbox.watch();
+        loop {
+            progress.borrow_and_update();
+            let events = self.events_after(key, after, WATCH_PAGE).await?;
+            let was_empty = events.is_empty();
+            for event in events {
+                after = event.number;
+                let is_last = closes(&event);
+                if sender.send(Ok(event)).await.is_err() || is_last {
+                    return Ok(());
+                }
+            }
+            if was_empty {
+                if self.is_closed_at(key, after).await? {
+                    return Ok(());
+                }
+                progress.changed().await.map_err(|_| Error::Internal)?;
+            }
+        }
+    }
+
+    /// Whether an execution is closed and has no event after this number.
+    async fn is_closed_at(self: &Arc<Self>, key: ExecutionKey, after: u64) -> Result<bool, Error> {
+        let row = self.store.execution(&Find::Key(key)).await.map_err(Error::Store)?;
+        let Some(row) = row.filter(|row| row.state.is_closed()) else { return Ok(false) };
+        debug_assert!(ExecutionState::ALL.contains(&row.state));
+        Ok(self.store.history(key, after, 1, 1).await.map_err(Error::Store)?.is_empty())
+    }
+}
+
+/// Whether an execution that has the id was started by this same call, or by one with the same workflow and input.
+fn same_start(request: &StartExecution, row: &ExecutionRow) -> Result<Started, Error> {
+    let started = |created| Started {
+        id: row.id.clone(),
+        uid: row.uid,
+        version: row.version.clone(),
+        created,
+        start_time: row.start_time,
+    };
+    if let (Some(now), Some(then)) = (request.request, row.request)
+        && now.key == then.key
+    {
+        let is_same = now.content == then.content;
+        return if is_same { Ok(started(true)) } else { Err(Rejection::RequestIdReused.into()) };
+    }
+    if request.input_digest == row.input_digest {
+        return Ok(started(false));
+    }
+    Err(Error::ExecutionAlreadyExists {
+        id: row.id.to_string(),
+        uid: row.uid,
+        workflow: row.workflow.clone(),
+        state: row.state,
+    })
+}
+
+/// Whether an execution ends with this event, while nothing can reopen it.
+fn closes(event: &Event) -> bool {
+    matches!(
+        event.kind,
+        EventKind::ExecutionSucceeded { .. }
+            | EventKind::ExecutionFailed { .. }
+            | EventKind::ExecutionCancelled
+            | EventKind::ExecutionTimedOut
+            | EventKind::ExecutionTerminated { .. }
+    )
+}
+
+/// Digest by which the same start is known: workflow and canonical JSON of the input.
+#[must_use]
+pub fn input_digest(workflow: &str, canonical_input: &str) -> [u8; 16] {
+    digest16(&[b"start", workflow.as_bytes(), canonical_input.as_bytes()])
+}

@@ -1,0 +1,113 @@
+//! Reads an execution from the store and folds it.
+//!
+//! A fact that this version does not know stops the fold; data that contradicts itself sets the execution aside, so
+//! that one broken execution never stops another.
+
+use super::{Core, call::Error, mailbox::Hot};
+use crate::domain::{Event, EventKind, State, definition::Definition};
+use crate::store::{EVENT_FORMAT, ExecutionKey, HistoryRow, LargePayload, Loaded};
+use crate::wire::event::{DecodeError, decode_batch};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
+
+impl Core {
+    /// Reads an execution whole.
+    pub(super) async fn load(&self, key: ExecutionKey) -> Result<Box<Hot>, Error> {
+        let loaded = self.store.load(key).await.map_err(Error::Store)?;
+        let Some(loaded) = loaded else { return Err(Error::ExecutionNotFound { id: String::new() }) };
+        if let Some(why) = &loaded.row.quarantined {
+            return Err(Error::Quarantined { why: why.clone() });
+        }
+        let definition = self.definition_of(loaded.row.definition_hash).await?;
+        metrics::counter!(crate::telemetry::EXECUTIONS_LOADED).increment(1);
+        let folded = std::panic::catch_unwind(AssertUnwindSafe(|| fold(definition, loaded)));
+        match folded.unwrap_or_else(|_| Err(Unreadable::Damaged("folding its events panicked".into()))) {
+            Ok(hot) => Ok(hot),
+            Err(Unreadable::Unknown(what)) => {
+                tracing::warn!(execution = key.0, what, "events of a newer version");
+                Err(Error::EventUnknown)
+            }
+            Err(Unreadable::Damaged(why)) => {
+                tracing::error!(execution = key.0, why, "set aside: its stored data is damaged");
+                self.store.quarantine(key, &why).await.map_err(Error::Store)?;
+                Err(Error::Quarantined { why: why.into() })
+            }
+        }
+    }
+
+    /// Decodes a row of history, with its large payloads.
+    pub(super) async fn decode(&self, key: ExecutionKey, row: &HistoryRow) -> Result<Vec<Event>, Error> {
+        let wanted = RefCell::new(BTreeSet::new());
+        // A first pass finds which large payloads are mentioned; mostly there are none.
+        let decoded = decode_batch(&row.events, row.format, &|digest| {
+            wanted.borrow_mut().insert(*digest);
+            Some(Arc::from("null"))
+        });
+        let wanted: Vec<[u8; 32]> = wanted.into_inner().into_iter().collect();
+        if wanted.is_empty() {
+            return decoded.map_err(|error| unreadable(key, error));
+        }
+        let payloads = by_digest(self.store.payloads(key, &wanted).await.map_err(Error::Store)?);
+        decode_batch(&row.events, row.format, &|digest| payloads.get(digest).cloned()).map_err(|error| unreadable(key, error))
+    }
+}
+
+fn unreadable(key: ExecutionKey, error: DecodeError) -> Error {
+    tracing::warn!(execution = key.0, %error, "events cannot be read");
+    match error {
+        DecodeError::Unknown { .. } => Error::EventUnknown,
+        DecodeError::Damaged { .. } => Error::Quarantined { why: error.to_string().into() },
+    }
+}
+
+/// Why an execution cannot be folded.
+enum Unreadable {
+    Unknown(String),
+    Damaged(String),
+}
+
+impl From<DecodeError> for Unreadable {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Unknown { .. } => Self::Unknown(error.to_string()),
+            DecodeError::Damaged { .. } => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+fn by_digest(payloads: Vec<LargePayload>) -> BTreeMap<[u8; 32], Arc<str>> {
+    payloads.into_iter().map(|payload| (payload.sha256, payload.json)).collect()
+}
+
+fn fold(definition: Arc<Definition>, loaded: Loaded) -> Result<Box<Hot>, Unreadable> {
+    let payloads = by_digest(loaded.payloads);
+    let resolve = |digest: &[u8; 32]| payloads.get(digest).cloned();
+    let snapshot_bytes = loaded.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len());
+    // A snapshot is always optional: on any mismatch the events tell.
+    let mut state = loaded
+        .snapshot
+        .filter(|snapshot| snapshot.format == EVENT_FORMAT && snapshot.definition_hash == definition.hash)
+        .and_then(|snapshot| State::from_bytes(definition.clone(), &snapshot.bytes));
+    let mut tail_bytes = 0;
+    for row in &loaded.history {
+        for event in decode_batch(&row.events, row.format, &resolve)? {
+            match &mut state {
+                Some(state) if event.number <= state.last_number() => {}
+                Some(state) if event.number == state.last_number() + 1 => state.evolve(&event),
+                None if event.number == 1 && matches!(event.kind, EventKind::ExecutionCreated(_)) => {
+                    state = Some(State::begin(definition.clone(), &event));
+                }
+                Some(_) | None => return Err(Unreadable::Damaged(format!("event {} is out of order", event.number))),
+            }
+        }
+        tail_bytes += row.events.len();
+    }
+    let mut state = state.ok_or_else(|| Unreadable::Damaged("it has no events".into()))?;
+    // What waits now has its rows already.
+    let _ = state.take_ready_changes();
+    Ok(Box::new(Hot { row: loaded.row, state, tail_bytes, snapshot_bytes }))
+}

@@ -1,0 +1,198 @@
+//! One execution's mailbox: what is asked of it waits here while a commit of it is in flight, and is then decided
+//! together in one batch.
+//!
+//! - At most one turn of an execution runs at a time, in a task of its own: a dropped call never leaves half a change.
+//! - A state that has been decided on but not committed is in the turn's hands only; if the commit fails it is dropped.
+
+use super::cache::Warmth;
+use super::call::{Error, Standing};
+use super::dispatch::Reservation;
+use super::draft::Drafted;
+use crate::domain::{Command, Outcome, State, Uid, Unit};
+use crate::store::{ExecutionKey, ExecutionRow, Pool};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+
+/// Commands that may wait for one execution; more are refused with `Overloaded`.
+const QUEUE_LENGTH: usize = 10_000;
+/// Items that are decided in one turn.
+const BATCH_LENGTH: usize = 1_000;
+
+/// What may be put into a mailbox.
+pub(super) enum Item {
+    /// A command, and where its answer goes. With a uid, only the execution of that uid is meant.
+    Command { command: Command, uid: Option<Uid>, answer: oneshot::Sender<Result<Outcome, Error>> },
+    /// A command whose answer nobody needs.
+    Tell(Command),
+    /// Hand a waiting unit to a worker whose slot is reserved; the reservation is gone once it was decided on.
+    Hand { pool: Pool, unit: Unit, reservation: Option<Reservation> },
+    /// Time has passed. The permit bounds how many wake-ups are under way.
+    Wake {
+        #[expect(dead_code, reason = "it is held, not read")]
+        permit: Option<OwnedSemaphorePermit>,
+    },
+    /// Read the committed state; one that is open only if `even_open`, since that copies it.
+    Read { even_open: bool, answer: oneshot::Sender<Result<Option<Standing>, Error>> },
+}
+
+/// A state in memory, with what its next append must know of its rows.
+pub(super) struct Hot {
+    /// The row as it was last committed.
+    pub(super) row: ExecutionRow,
+    /// The state.
+    pub(super) state: State,
+    /// Bytes of events since the last snapshot.
+    pub(super) tail_bytes: usize,
+    /// Bytes of the last snapshot.
+    pub(super) snapshot_bytes: usize,
+}
+
+impl Hot {
+    /// Takes note of an append that was committed.
+    pub(super) fn take_note(&mut self, drafted: &Drafted) {
+        self.row.wake_time = drafted.wake_time;
+        if let Some(change) = drafted.append.state {
+            self.row.state = change.to;
+            self.row.close_time = change.close_time;
+        }
+        match drafted.snapshot_bytes {
+            Some(bytes) => (self.tail_bytes, self.snapshot_bytes) = (0, bytes),
+            None => self.tail_bytes += drafted.append.events.len(),
+        }
+    }
+
+    pub(super) fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.state.size_bytes()
+    }
+
+    pub(super) fn warmth(&self) -> Warmth {
+        if self.state.deliveries_out() || self.state.waiting().next().is_some() { Warmth::Active } else { Warmth::Sleeping }
+    }
+}
+
+/// How far an execution has been committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Progress {
+    /// Number of the newest event; 0 until this node has committed one.
+    pub(super) number: u64,
+    /// Whether it is closed.
+    pub(super) is_closed: bool,
+}
+
+/// What can be said of an execution without waiting.
+pub(super) enum Glance {
+    /// It is closed, like this.
+    Closed(Box<Standing>),
+    /// It was open at its last commit.
+    Open,
+    /// This node does not have it in memory.
+    Unknown,
+}
+
+#[derive(Default)]
+struct Inner {
+    queue: VecDeque<Item>,
+    is_busy: bool,
+    hot: Option<Box<Hot>>,
+    closed: Option<Box<Standing>>,
+}
+
+pub(super) struct Mailbox {
+    key: ExecutionKey,
+    inner: Mutex<Inner>,
+    progress: watch::Sender<Progress>,
+}
+
+impl Mailbox {
+    pub(super) fn new(key: ExecutionKey) -> Self {
+        Self { key, inner: Mutex::default(), progress: watch::Sender::default() }
+    }
+
+    pub(super) fn key(&self) -> ExecutionKey {
+        self.key
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts an item in. Says whether the caller must start a turn; the item comes back if the mailbox is full.
+    pub(super) fn put(&self, item: Item) -> Result<bool, Box<Item>> {
+        let mut inner = self.lock();
+        if inner.queue.len() >= QUEUE_LENGTH {
+            return Err(Box::new(item));
+        }
+        inner.queue.push_back(item);
+        Ok(!std::mem::replace(&mut inner.is_busy, true))
+    }
+
+    /// Takes what waits and the state, for a turn; nothing if the turn is over.
+    pub(super) fn begin(&self) -> Option<(Vec<Item>, Option<Box<Hot>>)> {
+        let mut inner = self.lock();
+        if inner.queue.is_empty() {
+            inner.is_busy = false;
+            return None;
+        }
+        let count = inner.queue.len().min(BATCH_LENGTH);
+        let items = inner.queue.drain(..count).collect();
+        Some((items, inner.hot.take()))
+    }
+
+    /// Puts back what a turn did not come to.
+    pub(super) fn put_back(&self, items: Vec<Item>) {
+        let mut inner = self.lock();
+        for item in items.into_iter().rev() {
+            inner.queue.push_front(item);
+        }
+    }
+
+    /// Gives back the state that is committed.
+    pub(super) fn end(&self, hot: Box<Hot>) {
+        self.lock().hot = Some(hot);
+    }
+
+    /// Takes the mailbox for a turn although nothing waits in it; fails if a turn runs.
+    pub(super) fn occupy(&self) -> bool {
+        !std::mem::replace(&mut self.lock().is_busy, true)
+    }
+
+    /// Tells those who watch how far the execution has come; a closed one is kept for them.
+    pub(super) fn announce(&self, progress: Progress, closed: Option<impl FnOnce() -> Standing>) {
+        if let Some(closed) = closed
+            && self.progress.receiver_count() > 0
+        {
+            self.lock().closed = Some(Box::new(closed()));
+        }
+        self.progress.send_replace(progress);
+    }
+
+    /// Watches how far the execution has come.
+    pub(super) fn watch(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// What is known without waiting.
+    pub(super) fn glance(&self) -> Glance {
+        let inner = self.lock();
+        match &inner.closed {
+            Some(closed) => Glance::Closed(closed.clone()),
+            // Only open executions stay hot. A turn may be reading a closed one, so it tells nothing.
+            None if inner.hot.is_some() => Glance::Open,
+            None => Glance::Unknown,
+        }
+    }
+
+    /// Drops the state if no turn has it.
+    pub(super) fn evict(&self) {
+        self.lock().hot = None;
+    }
+
+    /// Whether nothing waits, runs, or watches.
+    pub(super) fn is_idle(&self) -> bool {
+        let inner = self.lock();
+        !inner.is_busy && inner.queue.is_empty() && inner.hot.is_none() && self.progress.receiver_count() == 0
+    }
+}

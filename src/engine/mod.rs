@@ -1,0 +1,276 @@
+//! Where domain meets store and clock: every change of an execution goes through here.
+//!
+//! A command waits in its execution's [mailbox](mailbox), is decided in a [turn](turn) with whatever else waits, becomes
+//! one append in a [draft](draft), and is committed with the appends of other executions by the [committer](committer).
+//! Units that became ready are handed to workers that wait in the same commit ([dispatch](dispatch)). [Timers](timers)
+//! and the [session loop](sessions) are callers like any other.
+//!
+//! - One write path: whoever wants a change, an RPC, a timer, a lost worker, puts a command into the mailbox.
+//! - The database is the state; memory is a cache: nothing is loaded at start, and nothing here is needed after it.
+//! - Every queue is bounded; a full one answers `Overloaded`.
+//! - What changes state runs in a task of its own, so a call that is dropped leaves nothing half done.
+
+mod cache;
+pub mod call;
+mod committer;
+mod definitions;
+mod dispatch;
+mod draft;
+mod executions;
+mod load;
+mod mailbox;
+mod sessions;
+mod timers;
+mod turn;
+mod workers;
+
+pub use call::{
+    Error, ExecutionName, HeartbeatAnswer, HeldToken, Polled, Registered, Registration, Report, Standing, StartExecution, Started, Task,
+};
+pub use dispatch::Granter;
+pub use executions::input_digest;
+pub use workers::Outlet;
+
+use crate::clock::{Clock, Entropy};
+use crate::domain::{Event, Settings};
+use crate::store::{ExecutionKey, Store};
+use dispatch::{Dispatch, Step};
+use mailbox::Item;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+/// Newest kind of event that this version reads and writes.
+pub(crate) const EVENT_LEVEL: u32 = 1;
+
+/// Settings of an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// What the rules depend on.
+    pub settings: Settings,
+    /// Bytes of states that are kept in memory, as estimated. Default 256 MiB. More makes more executions hot; fewer
+    /// makes more of them be read again when something happens to them.
+    pub cache_bytes_max: usize,
+    /// Pause before a failed background read is tried again. Default 1 s.
+    pub retry_pause: Duration,
+    /// How often pools that workers wait for are looked at although no hint came. Default 15 s.
+    pub rescan_interval: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            cache_bytes_max: 256 * 1024 * 1024,
+            retry_pause: Duration::from_secs(1),
+            rescan_interval: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Config {
+    /// How often presence is written: once a second, or ten times a session timeout where that is shorter.
+    fn presence_interval(&self) -> Duration {
+        (self.settings.session_timeout / 10).clamp(Duration::from_millis(20), Duration::from_secs(1))
+    }
+}
+
+/// Everything that the engine's parts share.
+struct Core {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    config: Config,
+    node: Uuid,
+    cache: cache::Cache,
+    committer: committer::Committer,
+    dispatch: Arc<Dispatch>,
+    timers: timers::Timers,
+    sessions: sessions::Sessions,
+    definitions: definitions::Definitions,
+    tasks: TaskTracker,
+    /// Polls answer, streams end.
+    draining: CancellationToken,
+    /// Loops end.
+    stop: CancellationToken,
+}
+
+/// A running engine. Clones share it.
+#[derive(Clone)]
+pub struct Engine {
+    core: Arc<Core>,
+}
+
+impl Engine {
+    /// Starts an engine on a store. Nothing is loaded.
+    #[must_use]
+    pub fn start(store: Arc<dyn Store>, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, config: Config) -> Self {
+        let tasks = TaskTracker::new();
+        let (dispatch, returned) = Dispatch::new();
+        let core = Arc::new(Core {
+            committer: committer::Committer::start(store.clone(), &tasks),
+            node: entropy.uuid(),
+            store,
+            clock,
+            entropy,
+            config,
+            cache: cache::Cache::new(config.cache_bytes_max),
+            dispatch,
+            timers: timers::Timers::default(),
+            sessions: sessions::Sessions::default(),
+            definitions: definitions::Definitions::default(),
+            tasks,
+            draining: CancellationToken::new(),
+            stop: CancellationToken::new(),
+        });
+        core.tasks.spawn(timers::run(core.clone()));
+        core.tasks.spawn(sessions::run(core.clone()));
+        core.tasks.spawn(match_workers(core.clone()));
+        core.tasks.spawn(take_back(core.clone(), returned));
+        Self { core }
+    }
+
+    /// The store, for reads that need no rules: lists, counts, definitions, sessions, size.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.core.store
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.core.clock
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+
+    /// Whether the engine drains.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.core.draining.is_cancelled()
+    }
+
+    /// Begins to drain: parked polls answer empty, streams and watches end, waits return. Reports are still taken.
+    pub fn drain(&self) {
+        self.core.draining.cancel();
+    }
+
+    /// Drains and stops: what was begun is committed and answered, loops end. The store stays open.
+    pub async fn shutdown(self) {
+        self.drain();
+        self.core.stop.cancel();
+        self.core.tasks.close();
+        // The committer ends with the last handle to it, which is in the core that this task still holds; it has
+        // nothing to do once all others have ended.
+        while self.core.tasks.len() > 1 {
+            crate::clock::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Sizes of what is in memory, for metrics.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        let (mailboxes, cache_bytes) = self.core.cache.sizes();
+        let (waiters, ready_rows) = self.core.dispatch.sizes();
+        let (timers, sessions) = (self.core.timers.len(), self.core.sessions.len());
+        Sizes { mailboxes, cache_bytes, waiters, ready_rows, timers, sessions }
+    }
+
+    /// Runs something that changes state to its end, also if the caller goes away.
+    async fn detached<T: Send + 'static>(&self, work: impl Future<Output = Result<T, Error>> + Send + 'static) -> Result<T, Error> {
+        self.core.tasks.spawn(work).await.unwrap_or(Err(Error::Internal))
+    }
+}
+
+/// Sizes of what an engine keeps in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Executions with a mailbox.
+    pub mailboxes: usize,
+    /// Bytes of cached states, as estimated.
+    pub cache_bytes: usize,
+    /// Polls and streams that wait.
+    pub waiters: usize,
+    /// Waiting units that are known.
+    pub ready_rows: usize,
+    /// Timers in the wheel.
+    pub timers: usize,
+    /// Sessions that were heard of.
+    pub sessions: usize,
+}
+
+impl Core {
+    /// Puts an item into a mailbox and sees to it that it is worked off; says whether there was room.
+    fn put(self: &Arc<Self>, key: ExecutionKey, item: Item) -> bool {
+        let mailbox = self.cache.mailbox(key);
+        match mailbox.put(item) {
+            Ok(true) => {
+                self.tasks.spawn(turn::run(self.clone(), mailbox));
+                true
+            }
+            Ok(false) => true,
+            Err(item) => {
+                if let Item::Hand { pool, unit, .. } = *item {
+                    self.dispatch.settled(&pool, key, &unit, false);
+                }
+                false
+            }
+        }
+    }
+
+    /// Counts events by kind.
+    fn metrics_of(&self, events: &[Event]) {
+        for event in events {
+            metrics::counter!(crate::telemetry::EVENTS, "kind" => crate::wire::event::kind_name(&event.kind)).increment(1);
+        }
+    }
+}
+
+/// Brings waiting units that are in the store to workers that wait.
+async fn match_workers(core: Arc<Core>) {
+    let mut next_rescan = core.clock.monotonic() + core.config.rescan_interval;
+    loop {
+        match core.dispatch.step() {
+            Step::Load { pool, limit } => match core.store.ready(&pool, limit).await {
+                Ok(rows) => core.dispatch.loaded(&pool, limit, Some(&rows)),
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "looking for waiting tasks failed");
+                    crate::clock::sleep(core.config.retry_pause).await;
+                    core.dispatch.loaded(&pool, limit, None);
+                }
+            },
+            Step::Hand { pool, execution, unit, reservation } => {
+                core.put(execution, Item::Hand { pool, unit, reservation: Some(reservation) });
+            }
+            Step::Rest => {
+                let rest = next_rescan.saturating_sub(core.clock.monotonic());
+                tokio::select! {
+                    () = core.stop.cancelled() => return,
+                    () = core.dispatch.changed() => {}
+                    () = crate::clock::sleep(rest) => {
+                        core.dispatch.rescan();
+                        next_rescan = core.clock.monotonic() + core.config.rescan_interval;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes back tasks that nobody took.
+async fn take_back(core: Arc<Core>, mut returned: mpsc::UnboundedReceiver<Task>) {
+    loop {
+        tokio::select! {
+            task = returned.recv() => match task {
+                Some(task) => core.return_unsent(task),
+                None => return,
+            },
+            () = core.stop.cancelled() => return,
+        }
+    }
+}

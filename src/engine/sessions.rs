@@ -1,0 +1,248 @@
+//! Presence: which workers live, and which tasks they hold.
+//!
+//! - A delivery is watched by exactly one party: until it is known to be held, by its execution's deadline; from
+//!   `TaskHeld` on, by the session loop, through its row in `held`.
+//! - Contacts are kept in memory and written once a second; a heartbeat alone writes nothing.
+//! - A session is lost when its contact has not changed for a session timeout of this node's monotonic time, and only
+//!   after that long of uninterrupted presence: an outage or a suspended machine is no mass death.
+
+mod judge;
+mod listed;
+
+pub(super) use judge::run;
+pub(super) use listed::Look;
+
+use crate::domain::{Event, EventKind, Payload, SessionId, TaskToken, Timestamp};
+use crate::store::{ExecutionKey, HeldRow, SessionRow};
+use listed::Tokens;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio_util::sync::CancellationToken;
+
+/// A session that this node has heard of.
+pub(super) struct Session {
+    pub(super) row: SessionRow,
+    /// Ends polls and streams: the session is lost, unregistered, or has a newer connection.
+    pub(super) over: CancellationToken,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    contact: Timestamp,
+    written: Timestamp,
+    tokens: Tokens,
+}
+
+impl Session {
+    fn new(row: SessionRow) -> Self {
+        let inner = Inner { contact: row.contact_time, written: row.contact_time, tokens: Tokens::default() };
+        Self { row, over: CancellationToken::new(), inner: Mutex::new(inner) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The worker was heard of.
+    pub(super) fn touch(&self, now: Timestamp) {
+        let mut inner = self.lock();
+        inner.contact = inner.contact.max(now);
+    }
+
+    /// When it was last heard of, and what of that is in its row.
+    fn contact(&self) -> (Timestamp, Timestamp) {
+        let inner = self.lock();
+        (inner.contact, inner.written)
+    }
+
+    /// Its row has this contact, which another node may have written.
+    fn seen_in_store(&self, contact: Timestamp) {
+        let mut inner = self.lock();
+        inner.written = contact;
+        inner.contact = inner.contact.max(contact);
+    }
+
+    pub(super) fn tokens<T>(&self, with: impl FnOnce(&mut Tokens) -> T) -> T {
+        with(&mut self.lock().tokens)
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    sessions: BTreeMap<SessionId, Arc<Session>>,
+    /// Who lists tokens of an execution.
+    listing: BTreeMap<ExecutionKey, BTreeSet<SessionId>>,
+    /// Held rows whose delivery has ended.
+    ended: Vec<(ExecutionKey, Arc<str>, u32)>,
+}
+
+/// The sessions that this node has heard of.
+#[derive(Default)]
+pub(super) struct Sessions {
+    known: Mutex<Known>,
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.lock().sessions.get(&id).cloned()
+    }
+
+    /// Takes in a session's row; one with an older connection is over.
+    pub(super) fn keep(&self, row: SessionRow) -> Arc<Session> {
+        let mut known = self.lock();
+        if let Some(session) = known.sessions.get(&row.id)
+            && session.row.connection >= row.connection
+        {
+            return session.clone();
+        }
+        let id = row.id;
+        let session = Arc::new(Session::new(row));
+        if let Some(old) = known.sessions.insert(id, session.clone()) {
+            // What the worker lists is the same process's; the newer connection goes on with it.
+            let tokens = std::mem::take(&mut old.lock().tokens);
+            session.lock().tokens = tokens;
+            old.over.cancel();
+        }
+        session
+    }
+
+    /// Forgets a session; what it listed is returned.
+    pub(super) fn forget(&self, id: SessionId) -> Vec<(TaskToken, Option<Payload>)> {
+        let mut known = self.lock();
+        let Some(session) = known.sessions.remove(&id) else { return Vec::new() };
+        session.over.cancel();
+        let tokens = session.tokens(Tokens::drain);
+        for (token, _) in &tokens {
+            unlist(&mut known.listing, token.execution, id);
+        }
+        tokens
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Session>> {
+        self.lock().sessions.values().cloned().collect()
+    }
+
+    /// A session lists tokens of these executions.
+    pub(super) fn list(&self, id: SessionId, executions: impl IntoIterator<Item = ExecutionKey>) {
+        let mut known = self.lock();
+        for key in executions {
+            known.listing.entry(key).or_default().insert(id);
+        }
+    }
+
+    /// Events that may end deliveries: what is listed of their execution is looked at again.
+    pub(super) fn note_events(&self, key: ExecutionKey, events: &[Event]) {
+        let may_end = |event: &Event| {
+            matches!(
+                event.kind,
+                EventKind::WindDownStarted { .. }
+                    | EventKind::ExecutionTerminated { .. }
+                    | EventKind::AttemptFailed { .. }
+                    | EventKind::DeliveryEnded { .. }
+                    | EventKind::StepSucceeded { .. }
+                    | EventKind::StepFailed { .. }
+                    | EventKind::StepCancelled { .. }
+            )
+        };
+        let known = self.lock();
+        let Some(sessions) = known.listing.get(&key) else { return };
+        if events.iter().any(may_end) {
+            for id in sessions {
+                if let Some(session) = known.sessions.get(id) {
+                    session.tokens(|tokens| tokens.doubt(key));
+                }
+            }
+        }
+    }
+
+    /// A report on this token was answered: nobody watches it any more.
+    pub(super) fn reported(&self, token: &TaskToken) {
+        let mut known = self.lock();
+        let Some(ids) = known.listing.get(&token.execution).cloned() else { return };
+        for id in ids {
+            let Some(session) = known.sessions.get(&id).cloned() else { continue };
+            let (was_held, is_last) = session.tokens(|tokens| (tokens.remove(token), !tokens.has(token.execution)));
+            if was_held {
+                known.ended.push((token.execution, token.delivery.unit.clone(), token.delivery.delivery));
+            }
+            if is_last {
+                unlist(&mut known.listing, token.execution, id);
+            }
+        }
+    }
+
+    /// Tokens that a session does not list any more and that need no watching.
+    pub(super) fn unlisted(&self, id: SessionId, tokens: &[(TaskToken, bool)]) {
+        let mut known = self.lock();
+        for (token, was_held) in tokens {
+            if *was_held {
+                known.ended.push((token.execution, token.delivery.unit.clone(), token.delivery.delivery));
+            }
+            let has_more = known.sessions.get(&id).is_some_and(|session| session.tokens(|tokens| tokens.has(token.execution)));
+            if !has_more {
+                unlist(&mut known.listing, token.execution, id);
+            }
+        }
+    }
+
+    /// The newest progress that a worker gave for this token.
+    pub(super) fn progress_of(&self, token: &TaskToken) -> Option<Payload> {
+        let known = self.lock();
+        let ids = known.listing.get(&token.execution)?;
+        ids.iter().find_map(|id| known.sessions.get(id)?.tokens(|tokens| tokens.progress_of(token)))
+    }
+
+    fn take_ended(&self) -> Vec<(ExecutionKey, Arc<str>, u32)> {
+        std::mem::take(&mut self.lock().ended)
+    }
+
+    fn put_back_ended(&self, rows: Vec<(ExecutionKey, Arc<str>, u32)>) {
+        self.lock().ended.extend(rows);
+    }
+
+    /// What changed since it was last written.
+    fn changes(&self, third: std::time::Duration, now: Timestamp) -> (Vec<(SessionId, Timestamp)>, Vec<HeldRow>) {
+        let (mut contacts, mut held) = (Vec::new(), Vec::new());
+        for session in self.all() {
+            let inner = session.lock();
+            if inner.contact > inner.written {
+                contacts.push((session.row.id, inner.contact));
+            }
+            held.extend(inner.tokens.rows_to_write(session.row.id, third, now));
+        }
+        (contacts, held)
+    }
+
+    fn written(&self, contacts: &[(SessionId, Timestamp)], held: &[HeldRow]) {
+        for (id, contact) in contacts {
+            if let Some(session) = self.get(*id) {
+                session.lock().written = *contact;
+            }
+        }
+        for row in held {
+            if let Some(session) = self.get(row.session) {
+                session.tokens(|tokens| tokens.written(row));
+            }
+        }
+    }
+
+    /// Sessions that this node has heard of: for metrics.
+    pub(super) fn len(&self) -> usize {
+        self.lock().sessions.len()
+    }
+}
+
+fn unlist(listing: &mut BTreeMap<ExecutionKey, BTreeSet<SessionId>>, key: ExecutionKey, id: SessionId) {
+    if let Some(sessions) = listing.get_mut(&key) {
+        sessions.remove(&id);
+        if sessions.is_empty() {
+            listing.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The tokens that one session lists.
+
+use crate::domain::{Payload, SessionId, TaskToken, Timestamp};
+use crate::store::{ExecutionKey, HeldRow};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// A token that a heartbeat listed.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Listed {
+    /// Since when it is listed.
+    since: Timestamp,
+    /// Newest progress or explicit beat; at first, when it was first listed.
+    beat_time: Timestamp,
+    progress: Option<Payload>,
+    /// What its execution last said of it; absent if it must be asked (again).
+    look: Option<Look>,
+    missing_since: Option<Timestamp>,
+    /// Whether its row is in `held`.
+    is_held: bool,
+    /// Whether the row is behind.
+    is_dirty: bool,
+}
+
+/// What an execution says of a token.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Look {
+    /// Whether its work is wanted.
+    pub(in crate::engine) is_wanted: bool,
+    /// Longest time between two beats.
+    pub(in crate::engine) heartbeat_timeout: Option<Duration>,
+    /// Its row in `held`, if it was there before this node knew the token.
+    pub(in crate::engine) held: Option<HeldRow>,
+}
+
+/// All tokens that a session lists.
+#[derive(Default)]
+pub(in crate::engine) struct Tokens {
+    by_token: BTreeMap<TaskToken, Listed>,
+}
+
+impl Tokens {
+    /// A heartbeat lists a token.
+    pub(in crate::engine) fn list(&mut self, token: TaskToken, progress: Option<Payload>, is_beat: bool, now: Timestamp) {
+        let listed = self.by_token.entry(token).or_insert_with(|| Listed {
+            since: now,
+            beat_time: now,
+            progress: None,
+            look: None,
+            missing_since: None,
+            is_held: false,
+            is_dirty: false,
+        });
+        listed.is_dirty |= listed.missing_since.take().is_some() && listed.is_held;
+        if is_beat || progress.is_some() {
+            listed.beat_time = now;
+            listed.progress = progress.or(listed.progress.take());
+            listed.is_dirty = true;
+        }
+    }
+
+    /// Tokens that the heartbeat at `now` did not list: those with a row are missing from now on, the others are left
+    /// to their execution's first check and returned.
+    pub(in crate::engine) fn miss(&mut self, listed: &BTreeSet<TaskToken>, now: Timestamp) -> Vec<TaskToken> {
+        let mut dropped = Vec::new();
+        for (token, entry) in &mut self.by_token {
+            if listed.contains(token) {
+                continue;
+            }
+            if !entry.is_held {
+                dropped.push(token.clone());
+            } else if entry.missing_since.is_none() {
+                entry.missing_since = Some(now);
+                entry.is_dirty = true;
+                entry.look = None;
+            }
+        }
+        for token in &dropped {
+            self.by_token.remove(token);
+        }
+        dropped
+    }
+
+    /// Tokens whose execution must be asked about them.
+    pub(in crate::engine) fn doubtful(&self) -> Vec<TaskToken> {
+        self.by_token.iter().filter(|(_, listed)| listed.look.is_none()).map(|(token, _)| token.clone()).collect()
+    }
+
+    /// Takes in what an execution said.
+    pub(in crate::engine) fn seen(&mut self, token: &TaskToken, look: Look) {
+        let Some(listed) = self.by_token.get_mut(token) else { return };
+        if let Some(row) = &look.held
+            && !listed.is_held
+        {
+            // The row is older than this node's knowledge: its last beat counts until there is a newer one.
+            listed.is_held = true;
+            if listed.progress.is_none() {
+                listed.beat_time = row.beat_time;
+                listed.progress = row.progress.clone().map(Payload::from_json);
+            }
+            listed.is_dirty |= row.missing_since.is_some();
+        }
+        listed.look = Some(look);
+    }
+
+    /// Tokens to stop.
+    pub(in crate::engine) fn unwanted(&self) -> Vec<TaskToken> {
+        let is_unwanted = |listed: &Listed| listed.missing_since.is_none() && listed.look.as_ref().is_some_and(|look| !look.is_wanted);
+        self.by_token.iter().filter(|(_, listed)| is_unwanted(listed)).map(|(token, _)| token.clone()).collect()
+    }
+
+    /// Tokens that are missing and unwanted: nobody needs to watch them. They are dropped; back comes whether each had
+    /// a row.
+    pub(in crate::engine) fn drop_settled(&mut self) -> Vec<(TaskToken, bool)> {
+        let is_settled = |listed: &Listed| listed.missing_since.is_some() && listed.look.as_ref().is_some_and(|look| !look.is_wanted);
+        let settled: Vec<(TaskToken, bool)> =
+            self.by_token.iter().filter(|(_, listed)| is_settled(listed)).map(|(token, listed)| (token.clone(), listed.is_held)).collect();
+        for (token, _) in &settled {
+            self.by_token.remove(token);
+        }
+        settled
+    }
+
+    /// Something happened in this execution: what was known of its tokens is in doubt.
+    pub(in crate::engine) fn doubt(&mut self, key: ExecutionKey) {
+        for (_, listed) in self.by_token.iter_mut().filter(|(token, _)| token.execution == key) {
+            listed.look = None;
+        }
+    }
+
+    /// Forgets a token; says whether it had a row.
+    pub(in crate::engine) fn remove(&mut self, token: &TaskToken) -> bool {
+        self.by_token.remove(token).is_some_and(|listed| listed.is_held)
+    }
+
+    pub(in crate::engine) fn has(&self, key: ExecutionKey) -> bool {
+        self.by_token.keys().any(|token| token.execution == key)
+    }
+
+    pub(in crate::engine) fn progress_of(&self, token: &TaskToken) -> Option<Payload> {
+        self.by_token.get(token)?.progress.clone()
+    }
+
+    /// Takes all out, with their progress.
+    pub(in crate::engine) fn drain(&mut self) -> Vec<(TaskToken, Option<Payload>)> {
+        std::mem::take(&mut self.by_token).into_iter().map(|(token, listed)| (token, listed.progress)).collect()
+    }
+
+    /// Rows that are behind, or that are due for the first time: after a third of the session timeout, at once with
+    /// progress or for a step that wants beats.
+    pub(in crate::engine) fn rows_to_write(&self, session: SessionId, third: Duration, now: Timestamp) -> Vec<HeldRow> {
+        let mut rows = Vec::new();
+        for (token, listed) in &self.by_token {
+            let Some(look) = listed.look.as_ref().filter(|look| look.is_wanted) else { continue };
+            let is_due = !listed.is_held && (now.since(listed.since) >= third || look.heartbeat_timeout.is_some());
+            if is_due || listed.is_dirty {
+                rows.push(HeldRow {
+                    session,
+                    execution: token.execution,
+                    unit: token.delivery.unit.clone(),
+                    delivery: token.delivery.delivery,
+                    missing_since: listed.missing_since,
+                    beat_time: listed.beat_time,
+                    heartbeat_timeout_micros: look.heartbeat_timeout.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
+                    progress: listed.progress.as_ref().map(|progress| progress.as_str().into()),
+                });
+            }
+        }
+        rows
+    }
+
+    /// A row was written as it was at that time.
+    pub(in crate::engine) fn written(&mut self, row: &HeldRow) {
+        for (token, listed) in &mut self.by_token {
+            let is_it = token.execution == row.execution && token.delivery.unit == row.unit && token.delivery.delivery == row.delivery;
+            if is_it {
+                listed.is_held = true;
+                listed.is_dirty = listed.beat_time != row.beat_time || listed.missing_since != row.missing_since;
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A turn: decides what waits in one mailbox, commits it, and answers.
+//!
+//! - No answer that depends on an uncommitted event leaves before that event's commit.
+//! - If another writer was first, the state is loaded again and the commands are decided again, with growing random
+//!   pauses; then `WriteConflict`.
+//! - A panic drops the state, and the commands are decided one by one, so that the guilty one stands alone: it is
+//!   answered `Internal`, and an execution that cannot even be woken is set aside.
+
+use super::{
+    Core,
+    call::{Error, Standing, Task},
+    draft::{Draft, Handed, Tail},
+    mailbox::{Hot, Item, Mailbox, Progress},
+};
+use crate::domain::{Command, DeliveryRef, EndReason, Outcome, TaskToken, decide::Context};
+use crate::store::{ExecutionKey, ReadyUnit, Target};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+/// How often a batch is decided again after another writer was first.
+const TRIES_MAX: u32 = 6;
+/// First pause between two tries; doubled each time, and each drawn at random from its second half.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// Runs turns until the mailbox is empty.
+pub(super) async fn run(core: Arc<Core>, mailbox: Arc<Mailbox>) {
+    while let Some((items, hot)) = mailbox.begin() {
+        core.turn(&mailbox, hot, items).await;
+    }
+    core.cache.forget_if_idle(&mailbox);
+}
+
+impl Core {
+    async fn turn(self: &Arc<Self>, mailbox: &Arc<Mailbox>, mut hot: Option<Box<Hot>>, mut items: Vec<Item>) {
+        let key = mailbox.key();
+        let mut is_alone = false;
+        let mut tries = 0;
+        loop {
+            let mut loaded = match hot.take() {
+                Some(hot) => hot,
+                None => match self.load(key).await {
+                    Ok(hot) => hot,
+                    Err(error) => return self.refuse(key, items, &error),
+                },
+            };
+            let held = match self.held_for_checks(&loaded, &items).await {
+                Ok(held) => held,
+                Err(error) => {
+                    self.put_to_rest(mailbox, loaded);
+                    return self.refuse(key, items, &error);
+                }
+            };
+            if is_alone && items.len() > 1 {
+                mailbox.put_back(items.split_off(1));
+            }
+
+            let mut draft = Draft::new(Vec::new());
+            let decided = std::panic::catch_unwind(AssertUnwindSafe(|| self.decide_all(&mut draft, &mut loaded, &mut items, &held)));
+            let Ok(answers) = decided else {
+                self.cache.drop_state(key);
+                if items.len() == 1 {
+                    return self.give_up(key, items).await;
+                }
+                is_alone = true;
+                continue;
+            };
+            mailbox.put_back(items.split_off(answers.len()));
+            if draft.events.is_empty() {
+                self.answer(&loaded, items, answers);
+                self.put_to_rest(mailbox, loaded);
+                return;
+            }
+
+            let row = &loaded.row;
+            let drafted = draft.finish(&loaded.state, row, Target::Existing(key), Tail::from(&*loaded), self.entropy.uuid());
+            let committed = self.committer.commit(drafted.append.clone()).await;
+            match committed {
+                Ok(_) => {
+                    loaded.take_note(&drafted);
+                    self.answer(&loaded, items, answers);
+                    self.after_commit(mailbox, loaded, draft, drafted.added, true);
+                    return;
+                }
+                Err(Error::WriteConflict) if tries < TRIES_MAX => {
+                    self.cache.drop_state(key);
+                    self.pause(FIRST_PAUSE * 2_u32.pow(tries)).await;
+                    tries += 1;
+                }
+                Err(error) => {
+                    self.cache.drop_state(key);
+                    return self.refuse(key, items, &error);
+                }
+            }
+        }
+    }
+
+    /// Decides items until all are, or the append is full; answers those it came to, in order.
+    fn decide_all(
+        &self,
+        draft: &mut Draft,
+        hot: &mut Hot,
+        items: &mut [Item],
+        held: &[DeliveryRef],
+    ) -> Vec<Result<Outcome, Error>> {
+        let context = Context { now: self.clock.now(), settings: self.config.settings };
+        let mut answers = Vec::with_capacity(items.len());
+        for item in items {
+            if draft.is_full() {
+                break;
+            }
+            answers.push(match item {
+                Item::Command { uid: Some(uid), .. } if *uid != hot.row.uid => Err(Error::ExecutionNotFound { id: String::new() }),
+                Item::Command { command, .. } | Item::Tell(command) => {
+                    draft.decide(&mut hot.state, command.clone(), &context).map_err(Error::from)
+                }
+                Item::Wake { .. } => {
+                    // A wake-up that came early, or for an older row, is no reason to write.
+                    let is_due = hot.row.wake_time.is_some_and(|time| time <= context.now) || hot.state.work_due_now();
+                    let wake = Command::Wake { held: held.to_vec() };
+                    if is_due { draft.decide(&mut hot.state, wake, &context).map_err(Error::from) } else { Ok(Outcome::Done) }
+                }
+                Item::Hand { unit, reservation, .. } => {
+                    if let Some(reservation) = reservation.take() {
+                        draft.hand(&mut hot.state, unit.clone(), reservation, &context);
+                    }
+                    Ok(Outcome::Done)
+                }
+                Item::Read { .. } => Ok(Outcome::Done),
+            });
+        }
+        draft.hand_off(&mut hot.state, &self.dispatch, &context);
+        answers
+    }
+
+    /// Which of the deliveries that are due for their first check a worker is known to hold.
+    async fn held_for_checks(&self, hot: &Hot, items: &[Item]) -> Result<Vec<DeliveryRef>, Error> {
+        let is_waking = items.iter().any(|item| matches!(item, Item::Wake { .. }));
+        if !is_waking || hot.state.checks_due(self.clock.now()).is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.store.held_by_execution(hot.row.key).await.map_err(Error::Store)?;
+        Ok(rows.into_iter().map(|row| DeliveryRef { unit: row.unit, delivery: row.delivery }).collect())
+    }
+
+    /// Everything that follows a commit: tasks leave, waiting units become known, timers and watchers hear of it.
+    /// `is_ours` says whether the caller has the mailbox; if not, another has read the state from the store.
+    pub(super) fn after_commit(
+        self: &Arc<Self>,
+        mailbox: &Arc<Mailbox>,
+        hot: Box<Hot>,
+        draft: Draft,
+        added: Vec<ReadyUnit>,
+        is_ours: bool,
+    ) {
+        let key = mailbox.key();
+        self.metrics_of(&draft.events);
+        for handed in draft.handed {
+            self.deliver(key, &hot, handed);
+        }
+        for unit in added {
+            self.dispatch.added(key, &unit);
+        }
+        self.sessions.note_events(key, &draft.events);
+        self.timers.note(key, hot.row.wake_time);
+        if hot.state.work_due_now() {
+            self.put(key, Item::Wake { permit: None });
+        }
+        let progress = Progress { number: hot.state.last_number(), is_closed: hot.state.is_closed() };
+        let standing = progress.is_closed.then_some(|| Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) });
+        mailbox.announce(progress, standing);
+        if is_ours {
+            self.put_to_rest(mailbox, hot);
+        }
+    }
+
+    /// Keeps an open state in the cache; a closed one needs no memory.
+    fn put_to_rest(&self, mailbox: &Arc<Mailbox>, hot: Box<Hot>) {
+        let key = mailbox.key();
+        if hot.state.is_closed() {
+            self.cache.drop_state(key);
+            return;
+        }
+        let (id, bytes, warmth) = (hot.row.id.clone(), hot.size_bytes(), hot.warmth());
+        mailbox.end(hot);
+        self.cache.keep(key, &id, bytes, warmth);
+    }
+
+    fn deliver(self: &Arc<Self>, key: ExecutionKey, hot: &Hot, handed: Handed) {
+        let state = &hot.state;
+        let task = Task {
+            token: TaskToken { execution: key, uid: state.uid(), delivery: handed.delivery.reference.clone() },
+            delivery: handed.delivery,
+            execution_id: state.id().clone(),
+            run: state.run(),
+            workflow: hot.row.workflow.clone(),
+            version: hot.row.version.clone(),
+            trace_parent: state.trace_parent().clone(),
+        };
+        if let Err(task) = handed.reservation.deliver(task) {
+            self.return_unsent(*task);
+        }
+    }
+
+    /// A task never left the server: its delivery ends without counting.
+    pub(super) fn return_unsent(self: &Arc<Self>, task: Task) {
+        let command = Command::EndDelivery { delivery: task.token.delivery, reason: EndReason::NotSent, progress: None };
+        self.put(task.token.execution, Item::Tell(command));
+    }
+
+    fn answer(&self, hot: &Hot, items: Vec<Item>, answers: Vec<Result<Outcome, Error>>) {
+        for (item, outcome) in items.into_iter().zip(answers) {
+            match item {
+                // A caller that has gone needs no answer.
+                Item::Command { answer, .. } => drop(answer.send(outcome)),
+                Item::Read { even_open, answer } => {
+                    let is_wanted = even_open || hot.state.is_closed();
+                    let standing = || Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) };
+                    drop(answer.send(Ok(is_wanted.then(standing))));
+                }
+                Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, hot.row.key, &unit, true),
+                Item::Tell(_) | Item::Wake { .. } => {}
+            }
+        }
+    }
+
+    /// Answers each item with an error.
+    fn refuse(&self, key: ExecutionKey, items: Vec<Item>, error: &Error) {
+        // What is not there, or set aside, need not be looked at again; all else is.
+        let is_final = matches!(error, Error::ExecutionNotFound { .. } | Error::Quarantined { .. } | Error::Internal);
+        for item in items {
+            match item {
+                Item::Command { answer, .. } => drop(answer.send(Err(error.clone()))),
+                Item::Read { answer, .. } => drop(answer.send(Err(error.clone()))),
+                Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, key, &unit, is_final),
+                Item::Wake { .. } if is_final => tracing::warn!(execution = key.0, %error, "wake-up of an execution that cannot be read"),
+                Item::Wake { .. } => self.timers.note(key, Some(self.clock.now() + self.config.retry_pause)),
+                Item::Tell(command) if is_final => tracing::debug!(execution = key.0, ?command, %error, "dropped"),
+                // The first check, or the session loop, comes back to it.
+                Item::Tell(command) => tracing::warn!(execution = key.0, ?command, %error, "not done"),
+            }
+        }
+    }
+
+    /// One item alone makes deciding panic.
+    async fn give_up(&self, key: ExecutionKey, items: Vec<Item>) {
+        tracing::error!(execution = key.0, "deciding panicked; the command was refused and the state dropped");
+        if items.iter().any(|item| matches!(item, Item::Wake { .. }))
+            && let Err(error) = self.store.quarantine(key, "deciding a wake-up panicked").await
+        {
+            tracing::warn!(execution = key.0, %error, "setting aside failed");
+            self.timers.note(key, Some(self.clock.now() + self.config.retry_pause));
+        }
+        self.refuse(key, items, &Error::Internal);
+    }
+
+    /// Waits for the second half of a pause at least, all of it at most.
+    pub(super) async fn pause(&self, longest: Duration) {
+        let half = longest / 2;
+        let share = (self.entropy.number() >> 40) as f64 / (1_u64 << 24) as f64;
+        crate::clock::sleep(half + half.mul_f64(share)).await;
+    }
+}
