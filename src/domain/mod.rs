@@ -14,6 +14,7 @@ mod payload;
 pub mod retry;
 mod state;
 mod time;
+pub mod version;
 
 pub use command::{Claimant, Command, Delivery, Outcome, RefusalReason, Rejection, ReportOutcome, Settings};
 pub use event::{Cause, Created, EndReason, Event, EventKind, SkipReason};

@@ -70,6 +70,10 @@ async fn write(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Job>) {
                     let _ = answer.send(match committed {
                         Committed::Written(key) => Ok(key),
                         Committed::Conflict => Err(Error::WriteConflict),
+                        Committed::Failed { what } => {
+                            tracing::error!(what, "an append breaks a rule of the schema");
+                            Err(Error::Internal)
+                        }
                     });
                 }
             }

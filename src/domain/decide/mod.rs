@@ -139,7 +139,7 @@ impl<'a> Decision<'a> {
 }
 
 /// Estimates the stored size of an event, in bytes.
-fn event_bytes(kind: &EventKind) -> usize {
+pub fn event_bytes(kind: &EventKind) -> usize {
     /// Number, time, tags, ids.
     const FIXED: usize = 160;
     /// A digest in the place of a payload.
