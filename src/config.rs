@@ -52,6 +52,10 @@ pub struct Tuning {
     #[arg(long, env = "ORBIT_CACHE_SIZE", value_name = "SIZE", default_value = "256MiB", value_parser = parse_cache_size)]
     pub cache_bytes: usize,
 
+    /// Does not sync commits: a power loss then loses acknowledged work. Only for the test that shows that it would notice
+    #[arg(long, env = "ORBIT_UNSAFE_WITHOUT_SYNC", hide = true)]
+    pub unsafe_without_sync: bool,
+
     /// What is logged to stderr: a level (error, warn, info, debug, trace) or `orbit::engine=debug,warn`
     #[arg(long = "log", env = "ORBIT_LOG", value_name = "FILTER", default_value = "info")]
     pub log_filter: String,
