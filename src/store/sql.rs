@@ -77,7 +77,7 @@ pub(crate) const CONTRACT_INSERT: &str = "INSERT INTO contracts (namespace, task
 pub(crate) const DEFINITION_BY_HASH: &str = concat!(
     "SELECT ",
     definition_columns!(),
-    " FROM definitions AS d WHERE d.hash = $2 AND d.namespace = $1 ORDER BY d.name, d.version LIMIT 1"
+    " FROM definitions AS d WHERE d.hash = $2 AND d.namespace = $1 ORDER BY d.key LIMIT 1"
 );
 pub(crate) const DEFINITION_BY_VERSION: &str = concat!(
     "SELECT ",

@@ -436,3 +436,9 @@ async fn write_counters(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx:
 fn number(number: u64) -> i64 {
     i64::try_from(number).expect("an append's numbers were checked")
 }
+
+/// All statements over many rows, for a look at their plans.
+#[cfg(test)]
+pub(super) fn statements() -> [&'static Rows; 10] {
+    [&EXECUTIONS, &HISTORY, &LABELS, &READY_REMOVED, &READY_ADDED, &WAKES, &STATES, &COUNTERS, &SNAPSHOTS, &PAYLOADS]
+}

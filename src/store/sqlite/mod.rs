@@ -17,6 +17,8 @@ mod executions;
 mod list;
 mod open;
 mod sessions;
+#[cfg(test)]
+mod tests;
 
 use super::statistics::Totals;
 use super::{

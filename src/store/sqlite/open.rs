@@ -34,6 +34,13 @@ const CHECKPOINT_WAIT: Duration = Duration::from_millis(20);
 const WRITER_STATEMENTS: usize = 256;
 
 pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, Error> {
+    if path.is_dir() {
+        return Err(Error::Refused(format!("{} is a directory; name a file", path.display())));
+    }
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        return Err(Error::Refused(format!("{}: there is no such directory", directory.display())));
+    }
     let lock = lock(path)?;
     let found = inspect(path).await?;
     let connect = SqliteConnectOptions::new()

@@ -221,3 +221,9 @@ fn held_row(row: &SqliteRow) -> sqlx::Result<HeldRow> {
         progress: row.try_get::<Option<&str>, _>(7)?.map(Arc::from),
     })
 }
+
+/// All statements over many rows, for a look at their plans.
+#[cfg(test)]
+pub(super) fn statements() -> [&'static Rows; 3] {
+    [&CONTACTS, &HELD, &HELD_DELETED]
+}
