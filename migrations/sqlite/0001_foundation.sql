@@ -117,7 +117,7 @@ CREATE TABLE definitions (
     create_time    INTEGER NOT NULL,
     CONSTRAINT definitions_version UNIQUE (namespace, name, version)
 ) STRICT;
-CREATE INDEX definitions_order ON definitions (namespace, name, prerelease, version_order);
+CREATE INDEX definitions_order ON definitions (namespace, name, prerelease, version_order DESC);
 CREATE INDEX definitions_hash ON definitions (hash);
 
 -- Task contracts that definitions use. Written by deploy; answers "which versions of this task are in use".
@@ -128,7 +128,7 @@ CREATE TABLE contracts (
     definition_key  INTEGER NOT NULL,
     CONSTRAINT contracts_once PRIMARY KEY (namespace, task_name, task_version, definition_key)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX contracts_definition ON contracts (definition_key);
+CREATE INDEX contracts_definition ON contracts (definition_key, task_name, task_version);
 
 -- Sessions of workers. Written at registration and by presence; events cannot rebuild it.
 CREATE TABLE sessions (
