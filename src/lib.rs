@@ -1,5 +1,6 @@
 //! Orbit: a durable workflow service.
 
+pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -1,12 +1,171 @@
-//! Names of metrics, each with its unit and meaning.
+//! Names of metrics, with their unit and meaning; the only place that spells them.
+//!
+//! Prefix `orbit_` (but for the RPC histogram, whose name OpenTelemetry gives), base units, no ids as labels.
+//! To add one: a constant here with its `describe_…` line in [`describe`], and the line that records it where it happens.
 
-/// Appends of one commit batch; histogram.
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use std::{sync::OnceLock, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// Gauge, 1: version and store of the server.
+pub const BUILD_INFO: &str = "orbit_build_info";
+/// Histogram, seconds: calls of `rpc_method` that ended with `rpc_status_code`. Polls and waits include their hold.
+pub const CALL_DURATION: &str = "rpc_server_call_duration_seconds";
+/// Gauge: calls of `rpc_method` that run; parked polls among them.
+pub const CALLS_IN_FLIGHT: &str = "orbit_rpc_in_flight";
+/// Gauge: connections that are open.
+pub const CONNECTIONS: &str = "orbit_connections";
+/// Gauge: streams of workers that are open.
+pub const TASK_STREAMS: &str = "orbit_task_streams";
+/// Gauge, 1 or 0: whether the server takes new work: neither draining nor without its database.
+pub const READY: &str = "orbit_ready";
+/// Gauge, bytes: size of the database with its log.
+pub const DATABASE_BYTES: &str = "orbit_db_size_bytes";
+/// Gauge, bytes: size of the write-ahead log alone.
+pub const LOG_BYTES: &str = "orbit_sqlite_wal_bytes";
+/// Gauge: executions in a `state`.
+pub const EXECUTIONS: &str = "orbit_executions";
+
+/// Histogram: appends of one commit batch.
 pub const COMMIT_BATCH_APPENDS: &str = "orbit_commit_batch_appends";
-/// Seconds from when a timer was due to when it fired; histogram.
+/// Histogram, seconds: from when a timer was due to when it fired.
 pub const TIMER_LAG: &str = "orbit_timer_lag_seconds";
-/// Executions that were read from the store to be decided on; counter.
+/// Counter: executions that were read from the store to be decided on.
 pub const EXECUTIONS_LOADED: &str = "orbit_executions_loaded_total";
-/// Sessions that were lost; counter.
+/// Counter: sessions that were lost.
 pub const SESSIONS_LOST: &str = "orbit_sessions_lost_total";
-/// Events that were committed, by kind; counter.
+/// Counter: events that were committed, by `kind`.
 pub const EVENTS: &str = "orbit_events_total";
+/// Gauge: executions with a mailbox.
+pub const MAILBOXES: &str = "orbit_mailboxes";
+/// Gauge, bytes: states in the cache, as estimated.
+pub const CACHE_BYTES: &str = "orbit_cache_bytes";
+/// Gauge: polls and streams that wait for tasks.
+pub const POLLS_PARKED: &str = "orbit_polls_parked";
+/// Gauge: waiting tasks that this server knows of; the database may hold more.
+pub const TASKS_KNOWN: &str = "orbit_tasks_known";
+/// Gauge: timers of the next seconds.
+pub const TIMERS_HOT: &str = "orbit_timers_hot";
+/// Gauge: sessions of workers that this server has heard of.
+pub const SESSIONS: &str = "orbit_sessions";
+/// Counter: connections that could not be accepted, for example for want of file descriptors.
+pub const ACCEPT_FAILED: &str = "orbit_accept_failed_total";
+
+/// Upper bounds of the histogram of appends in a batch.
+const BATCH_BUCKETS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+/// Upper bounds of the histogram of timers, in seconds.
+const LAG_BUCKETS: [f64; 8] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
+
+/// Upper bounds of the histogram of calls, in seconds. The last ones hold the long polls.
+const CALL_BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0];
+
+static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// Begins to record, once a process; gives what `/metrics` renders.
+///
+/// # Panics
+/// If another recorder was installed, which only a mistake in this program can do.
+pub fn install() -> &'static PrometheusHandle {
+    HANDLE.get_or_init(|| {
+        let histograms: [(&str, &[f64]); 3] =
+            [(CALL_DURATION, &CALL_BUCKETS), (COMMIT_BATCH_APPENDS, &BATCH_BUCKETS), (TIMER_LAG, &LAG_BUCKETS)];
+        let builder = histograms.into_iter().fold(PrometheusBuilder::new(), |builder, (name, buckets)| {
+            builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets).expect("there are buckets")
+        });
+        let handle = builder.install_recorder().expect("this is the only recorder");
+        describe();
+        handle
+    })
+}
+
+fn describe() {
+    describe_gauge!(BUILD_INFO, "Version and store of the server; always 1");
+    describe_histogram!(CALL_DURATION, Unit::Seconds, "Duration of calls; polls and waits include their hold");
+    describe_gauge!(CALLS_IN_FLIGHT, "Calls that run, parked polls among them");
+    describe_gauge!(CONNECTIONS, "Connections that are open");
+    describe_gauge!(TASK_STREAMS, "Streams of workers that are open");
+    describe_gauge!(READY, "1 while the server takes new work");
+    describe_gauge!(DATABASE_BYTES, Unit::Bytes, "Size of the database with its log");
+    describe_gauge!(LOG_BYTES, Unit::Bytes, "Size of the write-ahead log");
+    describe_gauge!(EXECUTIONS, "Executions by state");
+    describe_histogram!(COMMIT_BATCH_APPENDS, Unit::Count, "Appends of one commit batch");
+    describe_histogram!(TIMER_LAG, Unit::Seconds, "From when a timer was due to when it fired");
+    describe_counter!(EXECUTIONS_LOADED, "Executions that were read from the store to be decided on");
+    describe_counter!(SESSIONS_LOST, "Sessions of workers that were lost");
+    describe_counter!(EVENTS, "Events that were committed");
+    describe_gauge!(MAILBOXES, "Executions with a mailbox");
+    describe_gauge!(CACHE_BYTES, Unit::Bytes, "States in the cache, as estimated");
+    describe_gauge!(POLLS_PARKED, "Polls and streams that wait for tasks");
+    describe_gauge!(TASKS_KNOWN, "Waiting tasks that this server knows of");
+    describe_gauge!(TIMERS_HOT, "Timers of the next seconds");
+    describe_gauge!(SESSIONS, "Sessions of workers that this server has heard of");
+    describe_counter!(ACCEPT_FAILED, "Connections that could not be accepted");
+}
+
+/// A call began.
+pub fn call_began(rpc: &'static str) {
+    gauge!(CALLS_IN_FLIGHT, "rpc_method" => rpc).increment(1.0);
+}
+
+/// A call ended.
+pub fn call_ended(rpc: &'static str, code: &'static str, took: Duration) {
+    gauge!(CALLS_IN_FLIGHT, "rpc_method" => rpc).decrement(1.0);
+    histogram!(CALL_DURATION, "rpc_method" => rpc, "rpc_status_code" => code, "rpc_system_name" => "grpc")
+        .record(took.as_secs_f64());
+}
+
+/// Whether the server takes new work.
+pub fn ready(ready: bool) {
+    gauge!(READY).set(if ready { 1.0 } else { 0.0 });
+}
+
+/// Which server this is.
+pub fn build_info(store: &'static str) {
+    gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION"), "store" => store).set(1.0);
+}
+
+/// A number that was just read.
+pub fn level(gauge: &'static str, value: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge need not be exact beyond 2^53")]
+    gauge!(gauge).set(value as f64);
+}
+
+/// How many executions are in a state.
+pub fn executions(state: &'static str, count: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "a count need not be exact beyond 2^53")]
+    gauge!(EXECUTIONS, "state" => state).set(count as f64);
+}
+
+/// Folds what histograms have gathered, so that a server that nobody scrapes does not grow. Ends with `stop`.
+pub async fn keep(stop: CancellationToken) {
+    const PAUSE: Duration = Duration::from_secs(5);
+    while tokio::time::timeout(PAUSE, stop.cancelled()).await.is_err() {
+        install().run_upkeep();
+    }
+}
+
+/// A connection could not be accepted.
+pub fn accept_failed() {
+    counter!(ACCEPT_FAILED).increment(1);
+}
+
+/// Counts something while it is there.
+#[derive(Debug)]
+pub struct Present(&'static str);
+
+impl Present {
+    /// One more of what the gauge counts, until this is dropped.
+    #[must_use]
+    pub fn new(gauge: &'static str) -> Self {
+        gauge!(gauge).increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        gauge!(self.0).decrement(1.0);
+    }
+}

@@ -84,6 +84,17 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
+/// A version of a definition, by semver.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn version(text: &str) -> Result<Arc<str>, &'static str> {
+    if text.len() > NAME_LENGTH_MAX || semver::Version::parse(text).is_err() {
+        return Err("must be a version by semver, for example 1.4.0");
+    }
+    Ok(Arc::from(text))
+}
+
 /// A contract `name@version`.
 ///
 /// # Errors

@@ -4,7 +4,9 @@
 //! - All bad fields of a call are collected ([`Violations`]) and reported together.
 //! - The stored event and the event of the API are one message, mapped in [`event`] and nowhere else.
 
+pub mod canonical;
 pub mod event;
+pub mod execution;
 pub mod field;
 pub mod filter;
 pub mod page;

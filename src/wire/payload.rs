@@ -35,12 +35,7 @@ pub enum Fault {
 /// # Errors
 /// Why it is refused.
 pub fn parse_required(payload: Option<proto::Payload>) -> Result<Payload, Fault> {
-    match payload.and_then(|payload| payload.content) {
-        None => Err(Fault::Missing),
-        Some(Content::Json(text)) => parse_text(text, PAYLOAD_BYTES_MAX),
-        Some(Content::Value(value)) => parse_value(&value),
-        Some(Content::Reference(_)) => Err(Fault::Malformed("a reference is for stored events only".to_owned())),
-    }
+    parse_within(payload, PAYLOAD_BYTES_MAX)
 }
 
 /// Takes a payload that may be absent; one that is there must have content.
@@ -48,7 +43,24 @@ pub fn parse_required(payload: Option<proto::Payload>) -> Result<Payload, Fault>
 /// # Errors
 /// Why it is refused.
 pub fn parse_optional(payload: Option<proto::Payload>) -> Result<Option<Payload>, Fault> {
-    payload.map(|payload| parse_required(Some(payload))).transpose()
+    parse_optional_within(payload, PAYLOAD_BYTES_MAX)
+}
+
+/// As [`parse_optional`], with a limit of its own.
+///
+/// # Errors
+/// Why it is refused.
+pub fn parse_optional_within(payload: Option<proto::Payload>, limit: usize) -> Result<Option<Payload>, Fault> {
+    payload.map(|payload| parse_within(Some(payload), limit)).transpose()
+}
+
+fn parse_within(payload: Option<proto::Payload>, limit: usize) -> Result<Payload, Fault> {
+    match payload.and_then(|payload| payload.content) {
+        None => Err(Fault::Missing),
+        Some(Content::Json(text)) => parse_text(text, limit),
+        Some(Content::Value(value)) => parse_value(&value, limit),
+        Some(Content::Reference(_)) => Err(Fault::Malformed("a reference is for stored events only".to_owned())),
+    }
 }
 
 /// Takes JSON text of at most `limit` bytes.
@@ -70,11 +82,11 @@ pub fn render(payload: &Payload) -> proto::Payload {
     proto::Payload { content: Some(Content::Json(payload.as_str().to_owned())) }
 }
 
-fn parse_value(value: &Value) -> Result<Payload, Fault> {
+fn parse_value(value: &Value, limit: usize) -> Result<Payload, Fault> {
     let mut text = String::new();
     write_value(value, &mut text)?;
-    if text.len() > PAYLOAD_BYTES_MAX {
-        return Err(Fault::TooLarge { limit: PAYLOAD_BYTES_MAX, actual: text.len() });
+    if text.len() > limit {
+        return Err(Fault::TooLarge { limit, actual: text.len() });
     }
     Ok(Payload::from_json(text))
 }

@@ -1,0 +1,178 @@
+//! What surrounds every handler: measuring, logging, panics, and writes that a dropped call does not cut in two.
+//!
+//! It sits inside the services, not in a layer, so that gRPC and HTTP/JSON share it.
+
+use super::status::{Refusal, Verdict, verdict};
+use crate::clock::{Clock, Entropy};
+use crate::telemetry;
+use futures_util::FutureExt;
+use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio_util::task::TaskTracker;
+use tonic::{Code, Response, Status};
+
+/// The calls that run on this server.
+#[derive(Clone)]
+pub(super) struct Calls {
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    writes: TaskTracker,
+}
+
+impl Calls {
+    /// No call runs yet.
+    pub(super) fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+        Self { clock, entropy, writes: TaskTracker::new() }
+    }
+
+    /// Runs what only reads, or waits: it ends with its call.
+    pub(super) async fn read<T>(
+        &self,
+        rpc: &'static str,
+        work: impl Future<Output = Result<T, Refusal>> + Send,
+    ) -> Result<Response<T>, Status> {
+        let measured = Measured::new(self, rpc);
+        let result = AssertUnwindSafe(work).catch_unwind().await;
+        measured.end(result)
+    }
+
+    /// Runs what changes state in a task of its own: a caller that hangs up half-way leaves nothing half done.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        rpc: &'static str,
+        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<Response<T>, Status> {
+        let measured = Measured::new(self, rpc);
+        let result = match self.writes.spawn(work).await {
+            Ok(result) => Ok(result),
+            Err(error) => Err(error.try_into_panic().unwrap_or_else(|_| Box::new("the runtime shuts down"))),
+        };
+        measured.end(result)
+    }
+
+    /// Runs one of the many works of a stream: guarded as a call, but not measured as one.
+    pub(super) async fn guard<T>(
+        &self,
+        rpc: &'static str,
+        work: impl Future<Output = Result<T, Refusal>> + Send,
+    ) -> Result<T, Verdict> {
+        match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(result) => result.map_err(|refusal| self.judge(rpc, &refusal)),
+            Err(panic) => Err(self.panicked(rpc, &*panic)),
+        }
+    }
+
+    /// A task of a stream. It is waited for when the server ends; a panic in it is its own to handle.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.writes.spawn(work);
+    }
+
+    /// Waits until the writes that run have ended. New ones may begin meanwhile.
+    pub(super) async fn settled(&self) {
+        self.writes.close();
+        self.writes.wait().await;
+    }
+
+    /// The status of a refusal, which is logged.
+    pub(super) fn refuse(&self, rpc: &'static str, refusal: &Refusal) -> Status {
+        self.judge(rpc, refusal).into_status()
+    }
+
+    /// What a caller is told of a refusal, logged as it deserves: refusals at debug, failures at warn, bugs at error.
+    fn judge(&self, rpc: &'static str, refusal: &Refusal) -> Verdict {
+        let verdict = verdict(refusal);
+        match verdict.code() {
+            Code::Internal | Code::Unknown | Code::DataLoss => {
+                let incident = self.entropy.uuid().to_string();
+                tracing::error!(rpc, incident, error = %Causes(refusal), "a call failed for a fault of the server's");
+                self::verdict(&Refusal::Bug { incident })
+            }
+            Code::Unavailable | Code::ResourceExhausted => {
+                tracing::warn!(rpc, error = %Causes(refusal), "a call failed");
+                verdict
+            }
+            _ => {
+                tracing::debug!(rpc, error = %Causes(refusal), "a call was refused");
+                verdict
+            }
+        }
+    }
+
+    fn panicked(&self, rpc: &'static str, panic: &(dyn Any + Send)) -> Verdict {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let incident = self.entropy.uuid().to_string();
+        let text = super::log::Escaped(text.unwrap_or("a panic without a text"));
+        tracing::error!(rpc, incident, panic = %text, "a handler panicked");
+        verdict(&Refusal::Bug { incident })
+    }
+}
+
+/// One call that runs; counted as cancelled if it is dropped before its end.
+struct Measured<'a> {
+    calls: &'a Calls,
+    rpc: &'static str,
+    start: Duration,
+    code: Code,
+}
+
+impl<'a> Measured<'a> {
+    fn new(calls: &'a Calls, rpc: &'static str) -> Self {
+        telemetry::call_began(rpc);
+        Self { calls, rpc, start: calls.clock.monotonic(), code: Code::Cancelled }
+    }
+
+    fn end<T>(mut self, result: Result<Result<T, Refusal>, Box<dyn Any + Send>>) -> Result<Response<T>, Status> {
+        let result = match result {
+            Ok(Ok(reply)) => Ok(Response::new(reply)),
+            Ok(Err(refusal)) => Err(self.calls.refuse(self.rpc, &refusal)),
+            Err(panic) => Err(self.calls.panicked(self.rpc, &*panic).into_status()),
+        };
+        self.code = result.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        result
+    }
+}
+
+impl Drop for Measured<'_> {
+    fn drop(&mut self) {
+        let took = self.calls.clock.monotonic().saturating_sub(self.start);
+        telemetry::call_ended(self.rpc, code_name(self.code), took);
+    }
+}
+
+/// A code as metrics and logs name it.
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// An error with its causes, on one line and bounded.
+struct Causes<'a>(&'a Refusal);
+
+impl std::fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut text = self.0.to_string();
+        let mut cause = std::error::Error::source(self.0);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        super::log::Escaped(&text).fmt(f)
+    }
+}
