@@ -88,7 +88,7 @@ fn nanos(number: &str, length: u128) -> Result<u128, DurationError> {
         let digits: u128 = fraction.parse().map_err(|_| DurationError::Syntax)?;
         let divisor = 10_u128.pow(u32::try_from(fraction.len()).expect("at most 18"));
         let product = digits * length;
-        if product % divisor != 0 {
+        if !product.is_multiple_of(divisor) {
             // Finer than a nanosecond: rounding would change what was written.
             return Err(DurationError::Syntax);
         }
@@ -119,8 +119,8 @@ pub fn format(span: Duration) -> String {
     let nanos = span.subsec_nanos();
     let written = match nanos {
         0 => Ok(()),
-        _ if nanos % 1_000_000 == 0 => write!(out, ".{:03}", nanos / 1_000_000),
-        _ if nanos % 1_000 == 0 => write!(out, ".{:06}", nanos / 1_000),
+        _ if nanos.is_multiple_of(1_000_000) => write!(out, ".{:03}", nanos / 1_000_000),
+        _ if nanos.is_multiple_of(1_000) => write!(out, ".{:06}", nanos / 1_000),
         _ => write!(out, ".{nanos:09}"),
     };
     written.expect("a string takes everything");

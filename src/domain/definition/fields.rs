@@ -326,13 +326,9 @@ impl<'t> Checker<'t> {
             Ok(schema) => Some(Arc::new(schema)),
             Err(error) => {
                 let place = if error.pointer.is_empty() { String::new() } else { format!(" at `{}`", error.pointer) };
-                self.refuse(
-                    code::SCHEMA_INVALID,
-                    node.start,
-                    path,
-                    format!("the JSON Schema{place}: {error}"),
-                    "see JSON Schema 2020-12",
-                );
+                let mark = node.at_pointer(&error.pointer).start;
+                let message = format!("not a JSON Schema{place}: {error}");
+                self.refuse(code::SCHEMA_INVALID, mark, path, message, "see JSON Schema 2020-12");
                 None
             }
         }
@@ -432,7 +428,7 @@ pub(super) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> O
     known
         .filter(|known| known.len() <= CHARACTERS_MAX)
         .map(|known| (distance(&name, &folded(known)), known))
-        .filter(|(distance, known)| *distance <= 2.min(known.len() / 3).max(1))
+        .filter(|(distance, known)| *distance <= 2.min((known.len() + 1) / 3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
 }

@@ -137,7 +137,6 @@ pub struct Step {
 
 /// What a step does.
 #[derive(Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "nearly all steps are tasks, and a definition is built once")]
 pub enum Action {
     /// Work for a worker.
     Task(TaskStep),

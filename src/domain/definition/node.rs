@@ -77,6 +77,23 @@ impl Node {
         }
     }
 
+    /// The node at a JSON pointer, or the nearest one above it.
+    pub(super) fn at_pointer(&self, pointer: &str) -> &Node {
+        let mut node = self;
+        for part in pointer.split('/').skip(1) {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            let below = match &node.value {
+                Value::List(items) => part.parse::<usize>().ok().and_then(|index| items.get(index)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Object(_) => node.get(&part),
+            };
+            match below {
+                Some(below) => node = below,
+                None => break,
+            }
+        }
+        node
+    }
+
     /// JSON text without white space, members in their order.
     pub(super) fn to_json(&self) -> String {
         let mut out = String::new();

@@ -39,7 +39,7 @@ struct NoRemote;
 
 impl Retrieve for NoRemote {
     fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn Error + Send + Sync>> {
-        Err(format!("`{uri}` is not in this schema; put it under `$defs`").into())
+        Err(format!("`{uri}` is another document; put what is shared under `$defs`").into())
     }
 }
 
@@ -226,25 +226,17 @@ fn filled_list(prefix: Option<&Node>, rest: Option<&Node>, text: &str) -> Option
 /// Refuses patterns whose size alone is a burden.
 fn check_patterns(document: &Value, pointer: &mut String) -> Result<(), SchemaError> {
     let length = pointer.len();
-    let too_long = |pattern: &str, pointer: &str| SchemaError {
-        message: format!("a pattern has {} bytes; one may have {PATTERN_BYTES_MAX}", pattern.len()),
-        pointer: pointer.to_owned(),
-    };
     match document {
         Value::Object(members) => {
             for (name, member) in members {
                 pointer.push('/');
                 pointer.push_str(name);
-                match member {
-                    Value::String(pattern) if name == "pattern" && pattern.len() > PATTERN_BYTES_MAX => {
-                        return Err(too_long(pattern, pointer));
-                    }
-                    Value::Object(patterns) if name == "patternProperties" => {
-                        if let Some(pattern) = patterns.keys().find(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
-                            return Err(too_long(pattern, pointer));
-                        }
-                    }
-                    _ => {}
+                let pattern = if name == "pattern" { member.as_str() } else { None };
+                let names = if name == "patternProperties" { member.as_object() } else { None };
+                let patterns = pattern.into_iter().chain(names.into_iter().flatten().map(|(name, _)| &**name));
+                if let Some(long) = patterns.map(str::len).find(|length| *length > PATTERN_BYTES_MAX) {
+                    let message = format!("a pattern has {long} bytes; one may have {PATTERN_BYTES_MAX}");
+                    return Err(SchemaError { message, pointer: pointer.clone() });
                 }
                 check_patterns(member, pointer)?;
                 pointer.truncate(length);
@@ -284,5 +276,113 @@ impl fmt::Debug for Schema {
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
         self.source.to_canonical_json() == other.source.to_canonical_json()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(text: &str) -> Schema {
+        Schema::compile(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn payloads_are_checked_and_violations_have_a_place() {
+        let order = schema(
+            r#"{"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "items": {"type": "array", "items": {"type": "object", "properties": {"cents": {"type": "integer", "minimum": 0}}}}}}"#,
+        );
+        for (payload, expected) in [
+            (r#"{"id": "a", "items": [{"cents": 1}]}"#, None),
+            (r#"{"id": "a", "items": [{"cents": 12345678901234567890123}]}"#, None),
+            (r#"{"id": "a", "items": [{"cents": 1.0}]}"#, None),
+            ("{}", Some("\"id\" is a required property")),
+            (r#"{"id": 5}"#, Some("`/id`: 5 is not of type \"string\"")),
+            (r#"{"id": "a", "items": [{"cents": -1}]}"#, Some("`/items/0/cents`: -1 is less than the minimum of 0")),
+            ("null", Some("null is not of type \"object\"")),
+        ] {
+            let found = order.validate(&Payload::from_json(payload));
+            assert_eq!(found.err().as_deref(), expected, "{payload}");
+        }
+    }
+
+    #[test]
+    fn many_violations_are_not_all_named_and_long_values_are_cut() {
+        let numbers = schema(r#"{"items": {"type": "integer"}}"#);
+        let texts = format!("[{}]", vec![format!("\"{}\"", "x".repeat(1_000)); 20].join(","));
+        let message = numbers.validate(&Payload::from_json(texts)).unwrap_err();
+        assert!(message.matches("`/").count() == VIOLATIONS_MAX && message.ends_with("; …"), "{message}");
+        assert!(message.len() < 2_000);
+    }
+
+    #[test]
+    fn schemas_that_cannot_be_trusted_do_not_compile() {
+        for text in [
+            "",
+            "5",
+            "null",
+            "[]",
+            r#"{"type": "nonsense"}"#,
+            r#"{"minimum": "1"}"#,
+            r##"{"$ref": "#/$defs/missing"}"##,
+            r#"{"$ref": "https://example.com/schema.json"}"#,
+            r#"{"$ref": "file:///etc/passwd"}"#,
+            r#"{"pattern": "("}"#,
+            r#"{"pattern": "((a{1,1000}){1,1000}){1,1000}"}"#,
+        ] {
+            assert!(Schema::compile(text).is_err(), "{text}");
+        }
+        let long = format!(r#"{{"properties": {{"a": {{"pattern": "{}"}}}}}}"#, "a".repeat(PATTERN_BYTES_MAX + 1));
+        assert_eq!(Schema::compile(&long).unwrap_err().pointer, "/properties/a/pattern");
+        assert!(Schema::compile("true").is_ok() && Schema::compile("{}").is_ok());
+    }
+
+    #[test]
+    fn references_within_the_schema_work() {
+        let tree = schema(
+            r##"{"$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}}, "$ref": "#/$defs/node"}"##,
+        );
+        assert_eq!(tree.validate(&Payload::from_json(r#"{"next": {"next": {}}}"#)), Ok(()));
+        assert!(tree.validate(&Payload::from_json(r#"{"next": {"next": 5}}"#)).is_err());
+    }
+
+    #[test]
+    fn defaults_fill_in_what_is_absent_and_nothing_else() {
+        let order = schema(
+            r#"{"properties": {
+                "express": {"default": false}, "count": {"default": 12345678901234567890123},
+                "items": {"items": {"properties": {"quantity": {"default": 1}}}},
+                "pair": {"prefixItems": [{"properties": {"a": {"default": 1}}}], "items": {"properties": {"b": {"default": 2}}}},
+                "address": {"default": {}, "properties": {"country": {"default": "de"}}}
+            }}"#,
+        );
+        for (payload, expected) in [
+            (
+                r#"{"n":1.50}"#,
+                r#"{"n":1.50,"express":false,"count":12345678901234567890123,"address":{"country":"de"}}"#,
+            ),
+            (
+                r#"{"express": null, "count": 1e5, "address": {"country": "fr"}, "items": [{"quantity": 9007199254740993}, {}, 5]}"#,
+                r#"{"express":null,"count":1e5,"address":{"country": "fr"},"items":[{"quantity": 9007199254740993},{"quantity":1},5]}"#,
+            ),
+            (
+                r#"{"express":true,"count":1,"address":{"country":""},"pair":[{},{}]}"#,
+                r#"{"express":true,"count":1,"address":{"country":""},"pair":[{"a":1},{"b":2}]}"#,
+            ),
+        ] {
+            assert_eq!(order.with_defaults(&Payload::from_json(payload)).as_str(), expected, "{payload}");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_lacks_nothing_stays_byte_for_byte() {
+        let order = schema(
+            r#"{"properties": {"a": {"default": 1}, "list": {"items": {"properties": {"b": {"default": 2}}}}}}"#,
+        );
+        for payload in [r#" {"a" : 1.0 , "list":[ {"b":3} ]} "#, "null", "[]", "5", "\"text\"", r#"{"a":null}"#] {
+            assert_eq!(order.with_defaults(&Payload::from_json(payload)).as_str(), payload);
+        }
+        let plain = schema(r#"{"properties": {"a": {"type": "integer"}}}"#);
+        assert_eq!(plain.with_defaults(&Payload::from_json("{}")).as_str(), "{}");
     }
 }

@@ -242,3 +242,125 @@ fn byte_offset(text: &str, mark: Mark) -> Option<usize> {
     let column = usize::try_from(mark.column).ok()?.checked_sub(1)?;
     line.char_indices().map(|(at, _)| at).chain([line.len()]).nth(column).map(|at| start + at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json_of(text: &str) -> String {
+        read("x.yaml", text).unwrap_or_else(|faults| panic!("{text}: {faults:?}")).to_json()
+    }
+
+    #[test]
+    fn yaml_reads_by_its_core_schema() {
+        for (text, expected) in [
+            ("a: 1", r#"{"a":1}"#),
+            (
+                "a: [1, -2, +3, 007, 0x1F, 0o17, 12345678901234567890123]",
+                r#"{"a":[1,-2,3,7,31,15,12345678901234567890123]}"#,
+            ),
+            ("a: [1.50, .5, 5., 1e3, -1.5E-7, 0.0]", r#"{"a":[1.50,0.5,5.0,1e3,-1.5e-7,0.0]}"#),
+            ("a: [null, ~, Null, NULL, ]", r#"{"a":[null,null,null,null]}"#),
+            ("a:\nb: ''", r#"{"a":null,"b":""}"#),
+            ("a: [true, True, FALSE]", r#"{"a":[true,true,false]}"#),
+            // YAML 1.1 would read these otherwise.
+            (
+                "a: [yes, no, on, off, 1_000, 0777x, 1:30, 2026-01-01, 0b1, =, <<]",
+                r#"{"a":["yes","no","on","off","1_000","0777x","1:30","2026-01-01","0b1","=","<<"]}"#,
+            ),
+            ("a: ['1', \"true\", 'it''s', \"\\u00e9\\t\"]", r#"{"a":["1","true","it's","é\t"]}"#),
+            ("a: |\n  x\n  y\nb: >-\n  x\n  y\n", r#"{"a":"x\ny\n","b":"x y"}"#),
+            ("1: a\ntrue: b\n", r#"{"1":"a","true":"b"}"#),
+            ("- a\n- - b\n- c: d\n", r#"["a",["b"],{"c":"d"}]"#),
+            ("{a: b, 'c': [d]}", r#"{"a":"b","c":["d"]}"#),
+            ("---\na: 1\n...\n", r#"{"a":1}"#),
+            ("\u{feff}a: 1", r#"{"a":1}"#),
+            ("a: 1 # note\r\nb: 2\r\n", r#"{"a":1,"b":2}"#),
+            ("a: ${ input.x }\nb: {c: \"${ {'d': 1} }\"}", r#"{"a":"${ input.x }","b":{"c":"${ {'d': 1} }"}}"#),
+        ] {
+            assert_eq!(json_of(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn json_is_read_exactly() {
+        for (text, expected) in [
+            (
+                r#" {"a" : [ 1.50, 1E5, -0, 12345678901234567890123 ] } "#,
+                r#"{"a":[1.50,1E5,-0,12345678901234567890123]}"#,
+            ),
+            (r#"{"a":"\ud83d\ude00\u0041\/"}"#, r#"{"a":"😀A/"}"#),
+            ("\t{\n\t\"a\":\t1\n}", r#"{"a":1}"#),
+            ("{}", "{}"),
+        ] {
+            assert_eq!(json_of(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_json_cannot_say_are_refused_at_their_place() {
+        let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+        for (name, text, expected, line, column) in [
+            ("x.yaml", "", code::SOURCE_EMPTY, 1, 1),
+            ("x.yaml", "# nothing\n", code::SOURCE_EMPTY, 1, 1),
+            ("x.yaml", "a: 1\n---\nb: 2\n", code::MULTIPLE_DOCUMENTS, 2, 1),
+            ("x.yaml", "a: &x 1\n", code::ANCHOR_REFUSED, 1, 4),
+            ("x.yaml", "a: !!str 5\n", code::TAG_REFUSED, 1, 4),
+            ("x.yaml", "a: 1\nb: 2\na: 3\n", code::DUPLICATE_KEY, 3, 1),
+            ("x.yaml", "a: {b: 1, b: 2}\n", code::DUPLICATE_KEY, 1, 11),
+            ("x.yaml", "? [a]\n: 1\n", code::KEY_NOT_TEXT, 1, 3),
+            ("x.yaml", "~: 1\n", code::KEY_NOT_TEXT, 1, 1),
+            ("x.yaml", "a: .inf\n", code::NUMBER_INVALID, 1, 4),
+            ("x.yaml", "a: .NaN\n", code::NUMBER_INVALID, 1, 4),
+            ("x.yaml", "a: \"\\0\"\n", code::CHARACTER_REFUSED, 1, 4),
+            ("x.yaml", "a: [1\n", code::SOURCE_SYNTAX, 2, 1),
+            ("x.yaml", "{\"a\": 1,, \"b\": 2}", code::SOURCE_SYNTAX, 1, 9),
+            ("x.yaml", &deep, code::SOURCE_NESTING, 1, 65),
+            ("x.json", &deep, code::SOURCE_NESTING, 1, 65),
+            ("x.json", "{\"a\": 1, \"a\": 2}", code::DUPLICATE_KEY, 1, 10),
+            ("x.json", "{\"a\": 01}", code::SOURCE_SYNTAX, 1, 7),
+            ("x.json", "{a: 1}", code::SOURCE_SYNTAX, 1, 2),
+            ("x.json", "{\"é\": 1} x", code::SOURCE_SYNTAX, 1, 10),
+            ("x.json", "{\"a\": \"\\u0000\"}", code::CHARACTER_REFUSED, 1, 7),
+            ("x.JSON", "", code::SOURCE_SYNTAX, 1, 1),
+        ] {
+            let faults = read(name, text).map(|node| node.to_json()).expect_err(text);
+            let fault = &faults[0];
+            assert_eq!((fault.code, fault.line, fault.column), (expected, line, column), "{text}: {}", fault.message);
+        }
+    }
+
+    #[test]
+    fn aliases_cannot_blow_up_a_document() {
+        let bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n";
+        let faults = read("x.yaml", bomb).map(|node| node.to_json()).expect_err(bomb);
+        assert!(faults.iter().all(|fault| fault.code == code::ANCHOR_REFUSED) && faults.len() == 7);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "measures the time that passes for a user")]
+    fn large_texts_are_bounded_and_read_fast() {
+        let large = format!("a: {}", "x".repeat(SOURCE_BYTES_MAX));
+        assert_eq!(read("x.yaml", &large).map(|node| node.to_json()).unwrap_err()[0].code, code::SOURCE_TOO_LARGE);
+        for (name, text) in [
+            ("x.json", format!("[{}1]", "1,".repeat(SOURCE_BYTES_MAX / 2 - 10))),
+            ("x.yaml", "- a\n".repeat(SOURCE_BYTES_MAX / 4)),
+            ("x.yaml", "[".repeat(SOURCE_BYTES_MAX)),
+            ("x.json", "[".repeat(SOURCE_BYTES_MAX)),
+            ("x.yaml", "a: *a\n".repeat(100_000)),
+        ] {
+            let started = std::time::Instant::now();
+            let _ = read(name, &text);
+            assert!(started.elapsed() < std::time::Duration::from_secs(10), "{name} {:?}", &text[..4]);
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_text_is_found_where_it_is_written() {
+        let text = "a: 'é ${ x }'\n";
+        let node = read("x.yaml", text).unwrap();
+        let node = node.get("a").unwrap();
+        assert_eq!(locate(text, node.start, node.end, "x", 0), Mark { line: 1, column: 10 });
+        assert_eq!(locate(text, node.start, node.end, "absent", 3), node.start);
+    }
+}

@@ -1,17 +1,17 @@
 //! Source to a tree that the evaluator walks.
 
 use super::{
-    EXPRESSION_BYTES_MAX, Expression,
+    EXPRESSION_BYTES_MAX, Expression, check,
     function::{self, Function},
     nesting::{self, DEPTH_MAX},
     path::{Path, Root, Segment},
 };
 use crate::domain::definition::{StepIndex, fields::nearest};
-use cel_core::{BinaryOp, CelType, ComprehensionData, Env, Expr, SpannedExpr, UnaryOp, Value};
+use cel_core::{BinaryOp, ComprehensionData, Expr, SpannedExpr, UnaryOp, Value};
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, LazyLock},
+    sync::Arc,
 };
 
 /// Most comprehensions (`map`, `filter`, `all`, …) one inside the body of another.
@@ -48,7 +48,7 @@ pub(in crate::domain::definition) enum CompileErrorKind {
 
 impl CompileError {
     /// A fault of the expression itself.
-    fn expression(offset: usize, message: impl Into<String>) -> Self {
+    pub(super) fn expression(offset: usize, message: impl Into<String>) -> Self {
         Self { message: message.into(), offset, hint: String::new(), kind: CompileErrorKind::Expression }
     }
 
@@ -134,16 +134,6 @@ pub(super) struct Fold {
     pub(super) result: Code,
 }
 
-/// The names and functions of every expression, without and with `signal`.
-static ENVIRONMENTS: LazyLock<[Env; 2]> = LazyLock::new(|| {
-    let plain = function::declare(Env::with_standard_library())
-        .with_variable("input", CelType::Dyn)
-        .with_variable("steps", CelType::Dyn)
-        .with_variable("execution", CelType::Dyn);
-    let with_signal = plain.clone().with_variable("signal", CelType::Dyn);
-    [plain, with_signal]
-});
-
 /// Compiles `source`, adding the steps that it mentions to `references`.
 pub(in crate::domain::definition) fn compile(
     source: &str,
@@ -158,31 +148,16 @@ pub(in crate::domain::definition) fn compile(
     }
     nesting::check(source)
         .map_err(|deep| fail(deep.at, format!("the expression is nested more than {DEPTH_MAX} deep")))?;
-    let environment = &ENVIRONMENTS[usize::from(references.signal)];
     // A bug of the library in some odd source may cost that source its definition, not the server its life.
-    let ast = catch_unwind(AssertUnwindSafe(|| environment.compile(source)))
-        .map_err(|_| fail(0, "the expression cannot be compiled".to_owned()))?
-        .map_err(|error| errors(source, &error))?;
+    let parsed = catch_unwind(AssertUnwindSafe(|| check::parse(source, references.signal)));
+    let root = parsed.map_err(|_| fail(0, "the expression cannot be compiled".to_owned()))??;
     let mut compiler = Compiler { references, paths: Vec::new(), locals: Vec::new(), loops: 0, errors: Vec::new() };
-    let code = compiler.node(ast.expr(), 0);
+    let code = compiler.node(&root, 0);
     if compiler.errors.is_empty() {
         let program = Program { code, paths: compiler.paths };
         Ok(Expression { source: Arc::from(source), program: Arc::new(program) })
     } else {
         Err(compiler.errors)
-    }
-}
-
-fn errors(source: &str, error: &cel_core::CompileError) -> Vec<CompileError> {
-    let single = |message: String, offset: usize| CompileError::expression(offset.min(source.len()), message);
-    match error {
-        cel_core::CompileError::Parse(errors) => {
-            errors.iter().map(|error| single(error.message.clone(), error.span.start)).collect()
-        }
-        cel_core::CompileError::Check(errors) => {
-            errors.iter().map(|error| single(error.message(), error.span.start)).collect()
-        }
-        cel_core::CompileError::NoAst => vec![single("the expression cannot be read".to_owned(), 0)],
     }
 }
 
@@ -368,12 +343,12 @@ impl Compiler<'_, '_> {
     }
 
     fn has(&mut self, expr: &SpannedExpr, field: &str, depth: usize) -> Code {
-        if let Some((name, mut segments)) = chain(expr) {
-            if self.slot(name).is_none() {
-                segments.push(Segment::Member(Arc::from(field)));
-                if let Some(result) = self.rooted(expr, name, &segments) {
-                    return result.map_or(Code::Constant(Value::Null), Code::HasPath);
-                }
+        if let Some((name, mut segments)) = chain(expr)
+            && self.slot(name).is_none()
+        {
+            segments.push(Segment::Member(Arc::from(field)));
+            if let Some(result) = self.rooted(expr, name, &segments) {
+                return result.map_or(Code::Constant(Value::Null), Code::HasPath);
             }
         }
         Code::Has(Box::new(self.node(expr, depth)), Arc::from(field))

@@ -196,7 +196,7 @@ impl Evaluator<'_, '_> {
     }
 
     fn collect(&mut self, collect: &Collect) -> Result<Value, Problem> {
-        let elements = elements(self.node(&collect.range)?)?;
+        let elements = elements(self.node(&collect.range)?, collect.keyed)?;
         let base = self.locals.len();
         let mut items = Vec::new();
         let mut map = ValueMap::new();
@@ -222,17 +222,16 @@ impl Evaluator<'_, '_> {
     }
 
     fn fold(&mut self, fold: &Fold) -> Result<Value, Problem> {
-        let elements = elements(self.node(&fold.range)?)?;
+        let elements = elements(self.node(&fold.range)?, fold.keyed)?;
         let start = self.node(&fold.start)?;
         let base = self.locals.len();
         self.locals.push(Ok(start));
         for (key, element) in elements {
             self.locals.truncate(base + 1);
             self.bind(fold.keyed, key, element);
-            match absorb(self.node(&fold.condition))? {
-                Ok(Value::Bool(false)) => break,
-                // An error so far does not end the search for an element that decides.
-                Ok(_) | Err(_) => {}
+            // An error so far does not end the search for an element that decides.
+            if let Ok(Value::Bool(false)) = absorb(self.node(&fold.condition))? {
+                break;
             }
             let step = absorb(self.node(&fold.step))?;
             self.locals[base] = step;
@@ -259,11 +258,12 @@ fn absorb(result: Result<Value, Problem>) -> Result<Result<Value, Problem>, Prob
     }
 }
 
-/// The elements of a list with their indices, or of a map with their keys: a map without a second name binds its keys.
-fn elements(range: Value) -> Result<Vec<(Value, Value)>, Problem> {
+/// The elements of a list with their indices, or of a map with their keys. A loop with one name sees a map's keys.
+fn elements(range: Value, keyed: bool) -> Result<Vec<(Value, Value)>, Problem> {
     match range {
         Value::List(items) => Ok((0..).map(Value::Int).zip(items.iter().cloned()).collect()),
-        Value::Map(map) => Ok(map.iter().map(|(key, item)| (key.to_value(), item.clone())).collect()),
+        Value::Map(map) if keyed => Ok(map.iter().map(|(key, item)| (key.to_value(), item.clone())).collect()),
+        Value::Map(map) => Ok(map.keys().map(|key| (Value::Null, key.to_value())).collect()),
         other => Err(Problem::Failed(format!("{} has no elements", value::kind(&other)))),
     }
 }
