@@ -74,8 +74,11 @@ pub(super) fn reference(unit: &str, delivery: u32) -> DeliveryRef {
     DeliveryRef { unit: arc(unit), delivery }
 }
 
+/// Messages that take any task.
+pub(super) const WIDE: usize = 4 * 1024 * 1024;
+
 pub(super) fn dispatch(unit: &str) -> Command {
-    dispatch_to(unit, 4 * 1024 * 1024)
+    dispatch_to(unit, WIDE)
 }
 
 pub(super) fn dispatch_to(unit: &str, message_bytes_max: usize) -> Command {
@@ -242,6 +245,7 @@ pub(super) fn then_rejected(rejection: Rejection) -> Then {
 
 /// Decides the given commands, then the one in question, and compares. The given ones are (second, command) pairs.
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "a case reads as one sentence")]
 pub(super) fn check(lines: &str, given: Vec<(f64, Command)>, when: When, then: Then) {
     let mut run = Run::start(lines, "{}");
     for (seconds, command) in given {
@@ -295,6 +299,14 @@ impl Run {
                 Err(rejection)
             }
         }
+    }
+
+    /// Hands a unit to a worker whose messages take so many bytes; gives what it is told.
+    #[track_caller]
+    pub(super) fn dispatch_at(&mut self, seconds: f64, unit: &str, message_bytes_max: usize) -> Delivery {
+        let outcome = self.decide_at(seconds, dispatch_to(unit, message_bytes_max));
+        let Ok(Outcome::Dispatched(delivery)) = outcome else { panic!("{unit} was not handed out: {outcome:?}") };
+        *delivery
     }
 
     /// Decides a command that must not be rejected; gives its events as lines.

@@ -43,7 +43,7 @@ fn c081_empty_values_stay_what_they_are_from_input_to_output() {
         "tasks: {t@1: {}}\nsteps:\n  - {id: a, task: t@1, input: \"${ input }\"}\nresult: \"${ steps.a.output }\"";
     for value in ["null", "{}", "[]", "0", "\"\"", "false"] {
         let mut run = Run::start(lines, value);
-        let Ok(Outcome::Dispatched(delivery)) = run.decide_at(1.0, dispatch("a")) else { panic!("not dispatched") };
+        let delivery = run.dispatch_at(1.0, "a", WIDE);
         assert_eq!(delivery.input, json(value));
         assert_eq!(run.at(2.0, complete("a", 1, value))[1..], [format!("SUCCEEDED {value}")]);
         assert_eq!(run.state.steps().next().unwrap().output, Some(&json(value)));
@@ -109,7 +109,7 @@ fn retries_do_not_repeat_the_input() {
     let mut run = Run::start(lines, "{}");
     run.at(1.0, dispatch("a"));
     assert_eq!(run.at(2.0, fail("a", 1, "E"))[1], "a scheduled 2");
-    let Ok(Outcome::Dispatched(delivery)) = run.decide_at(3.0, dispatch("a")) else { panic!("not dispatched") };
+    let delivery = run.dispatch_at(3.0, "a", WIDE);
     assert_eq!(delivery.input, json("\"big\""));
 }
 

@@ -20,9 +20,9 @@ fn a_dispatch_tells_the_worker_all_that_it_needs() {
         "timeout: 1h\ntasks: {t@1: {}}\nsteps:\n  - {id: a, task: t@1, input: 5, queue: q, timeout: 10s, heartbeat_timeout: 4s}",
         "{}",
     );
-    let Outcome::Dispatched(delivery) = run.decide_at(2.0, dispatch("a")).unwrap() else { panic!("not dispatched") };
+    let delivery = run.dispatch_at(2.0, "a", WIDE);
     assert_eq!(
-        *delivery,
+        delivery,
         Delivery {
             reference: reference("a", 1),
             contract: arc("t@1"),
@@ -50,7 +50,7 @@ fn a_worker_is_told_the_first_end_of_its_work() {
         "timeout: 8s\ntasks: {t@1: {}}\nsteps:\n  - {id: a, task: t@1, timeout: 10s, total_timeout: 9s}",
         "{}",
     );
-    let Outcome::Dispatched(delivery) = run.decide_at(2.0, dispatch("a")).unwrap() else { panic!("not dispatched") };
+    let delivery = run.dispatch_at(2.0, "a", WIDE);
     assert_eq!(delivery.expire_time, Some(at(8.0)));
 }
 
@@ -110,16 +110,12 @@ fn progress_goes_to_the_next_delivery_if_it_fits() {
         reason: SessionLost,
         progress: (delivery == 1).then(|| json("\"half way\"")),
     };
-    let progress = |run: &mut Run, room| match run.decide_at(2.0, dispatch_to("a", room)).unwrap() {
-        Outcome::Dispatched(delivery) => delivery.progress,
-        other => panic!("not dispatched: {other:?}"),
-    };
     let mut run = Run::start(ONE, "{}");
     run.at(1.0, dispatch("a"));
     run.at(1.0, lost(1));
-    assert_eq!(progress(&mut run, 1 << 20), Some(json("\"half way\"")));
+    assert_eq!(run.dispatch_at(2.0, "a", WIDE).progress, Some(json("\"half way\"")));
     run.at(2.0, lost(2));
-    assert_eq!(progress(&mut run, 64 * 1024 + 8), None, "the task goes out without it");
+    assert_eq!(run.dispatch_at(2.0, "a", 64 * 1024 + 8).progress, None, "the task goes out without it");
 }
 
 // Success.
@@ -366,17 +362,14 @@ fn a_lost_delivery_is_handed_out_again_as_the_same_attempt_from_its_old_place() 
         run.at(1.0, dispatch("a"));
         assert_eq!(run.at(2.0, end("a", 1, reason)), [format!("a ended 1 {reason:?}")]);
         assert_eq!(run.state.waiting().next().unwrap().since, at(0.0));
-        let Ok(Outcome::Dispatched(delivery)) = run.decide_at(3.0, dispatch("a")) else { panic!("not dispatched") };
+        let delivery = run.dispatch_at(3.0, "a", WIDE);
         assert_eq!((delivery.attempt, delivery.reference.delivery, delivery.redelivery), (1, 2, true));
     }
 }
 
 #[test]
 fn every_delivery_after_a_lost_one_is_a_redelivery_until_the_next_attempt() {
-    let redelivery = |run: &mut Run, seconds| match run.decide_at(seconds, dispatch("a")).unwrap() {
-        Outcome::Dispatched(delivery) => delivery.redelivery,
-        other => panic!("not dispatched: {other:?}"),
-    };
+    let redelivery = |run: &mut Run, seconds| run.dispatch_at(seconds, "a", WIDE).redelivery;
     let mut run = Run::start("tasks: {t@1: {}}\nsteps:\n  - {id: a, task: t@1, retry: {initial_interval: 0s}}", "{}");
     assert!(!redelivery(&mut run, 1.0));
     run.at(1.0, end("a", 1, SessionLost));
@@ -395,7 +388,7 @@ fn a_task_that_never_left_counts_as_no_delivery() {
         assert_eq!(run.at(f64::from(delivery), end("a", delivery, NotSent)), [format!("a ended {delivery} NotSent")]);
     }
     assert_eq!(run.state.deadline(), Some(at(60.0)), "it has waited all the time");
-    let Ok(Outcome::Dispatched(delivery)) = run.decide_at(30.0, dispatch("a")) else { panic!("not dispatched") };
+    let delivery = run.dispatch_at(30.0, "a", WIDE);
     assert_eq!((delivery.attempt, delivery.redelivery, delivery.schedule_time), (1, false, at(0.0)));
 }
 
