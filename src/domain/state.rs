@@ -41,8 +41,6 @@ pub struct State {
     last_time: Timestamp,
     phase: Phase,
     wind_down: Option<WindDown>,
-    /// A failed step that ends the execution; the wind-down follows at once.
-    abort: Option<StepIndex>,
     close_time: Option<Timestamp>,
     output: Option<Payload>,
     terminate_reason: Option<Arc<str>>,
@@ -82,8 +80,6 @@ struct Indexes {
 /// Something to do at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::domain) enum Work {
-    /// Wind down, because this step failed.
-    WindDown(StepIndex),
     /// Close, because nothing is out any longer.
     Close,
     /// Begin this step.
@@ -98,7 +94,7 @@ impl PartialEq for State {
             && self.created == other.created
             && (self.start_time, self.last_number, self.last_time)
                 == (other.start_time, other.last_number, other.last_time)
-            && (self.phase, self.abort, self.close_time) == (other.phase, other.abort, other.close_time)
+            && (self.phase, self.close_time) == (other.phase, other.close_time)
             && self.wind_down == other.wind_down
             && self.output == other.output
             && self.terminate_reason == other.terminate_reason
@@ -347,11 +343,6 @@ impl State {
         self.wind_down.as_ref().map(|wind_down| (wind_down.number, &wind_down.cause))
     }
 
-    /// Whether a failed step is about to end it.
-    pub(in crate::domain) fn is_aborting(&self) -> bool {
-        self.abort.is_some() && self.phase == Phase::Running
-    }
-
     /// Awaits for a signal of this name, the longest wait first.
     pub(in crate::domain) fn awaits(&self, signal: &str) -> impl Iterator<Item = StepIndex> + '_ {
         self.indexes.awaits.get(signal).into_iter().flatten().map(|(_, index)| *index)
@@ -376,10 +367,9 @@ impl State {
     /// What is to be done at once, in the order of its importance.
     pub(in crate::domain) fn next_work(&self) -> Option<Work> {
         match self.phase {
-            Phase::Running => match (self.abort, self.indexes.runnable.first()) {
-                (Some(index), _) => Some(Work::WindDown(index)),
-                (None, Some(index)) => Some(Work::Begin(*index)),
-                (None, None) => (self.indexes.unresolved == 0).then_some(Work::Finish),
+            Phase::Running => match self.indexes.runnable.first() {
+                Some(index) => Some(Work::Begin(*index)),
+                None => (self.indexes.unresolved == 0).then_some(Work::Finish),
             },
             Phase::WindingDown => self.indexes.out.is_empty().then_some(Work::Close),
             Phase::Succeeded | Phase::Failed | Phase::Cancelled | Phase::TimedOut | Phase::Terminated => None,

@@ -5,7 +5,7 @@
 
 use super::Decision;
 use crate::domain::definition::{
-    Action, Await, EvaluationError, Fail, Problem, Sleep, Step, StepIndex, TaskStep, Template,
+    Action, Await, EvaluationError, Fail, OnError, Problem, Sleep, Step, StepIndex, TaskStep, Template,
 };
 use crate::domain::state::{Phase, Work};
 use crate::domain::{Cause, EventKind, Failure, Payload, SkipReason, Unit, code};
@@ -16,7 +16,6 @@ impl Decision<'_> {
     pub(super) fn settle(&mut self) {
         while self.has_room() {
             match self.state.next_work() {
-                Some(Work::WindDown(index)) => self.abort(index),
                 Some(Work::Close) => self.close(),
                 Some(Work::Begin(index)) => self.begin(index),
                 Some(Work::Finish) => self.finish(),
@@ -25,10 +24,15 @@ impl Decision<'_> {
         }
     }
 
-    /// Ends a step for good with a failure.
+    /// Ends a step for good with a failure, and with it the execution unless the step may fail.
     pub(super) fn fail_step(&mut self, index: StepIndex, failure: Failure) {
         let unit = self.name(index);
+        let ends_all = self.state.step(index).on_error == OnError::Fail && self.state.phase() == Phase::Running;
+        let cause = ends_all.then(|| Cause::Failure(failure.clone()));
         self.emit(EventKind::StepFailed { unit, failure });
+        if let Some(cause) = cause {
+            self.start_wind_down(cause, None);
+        }
     }
 
     /// Ends a step for good with one of the server's codes.
@@ -43,11 +47,6 @@ impl Decision<'_> {
 
     pub(super) fn name(&self, index: StepIndex) -> Unit {
         self.state.step(index).id.clone()
-    }
-
-    fn abort(&mut self, index: StepIndex) {
-        let failure = self.state.unit(index).failure.as_deref().cloned().expect("a failed step says why");
-        self.start_wind_down(Cause::Failure(failure), None);
     }
 
     /// Begins a step whose turn has come.

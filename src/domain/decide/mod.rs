@@ -33,11 +33,11 @@ pub const BYTES_MAX: usize = 1024 * 1024;
 /// Payloads above this many bytes are stored apart from their event.
 pub const PAYLOAD_INLINE_MAX: usize = 64 * 1024;
 
-/// Most events that one piece of work adds, such as beginning a step or ending an attempt.
-const WORK_EVENTS_MAX: usize = 2;
+/// Most events that one piece of work adds: an attempt fails, its step with it, and the wind-down starts.
+const WORK_EVENTS_MAX: usize = 3;
 
-/// Most bytes that one piece of work adds: two failures with details and a message each, and progress.
-const WORK_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes that one piece of work adds: three times a failure with details and message, and progress.
+const WORK_BYTES_MAX: usize = 320 * 1024;
 
 /// What a decision knows of the world.
 #[derive(Clone, Copy, Debug)]

@@ -39,7 +39,7 @@ impl Decision<'_> {
         }
         for (index, message) in offer.failing {
             self.fail_step_with(index, code::EXPRESSION_FAILED, message);
-            if self.state.is_aborting() {
+            if self.state.phase() != Phase::Running {
                 return Ok(number);
             }
         }

@@ -51,7 +51,7 @@ impl FailureReport {
 impl Decision<'_> {
     /// Hands a waiting unit to a worker. An input that its message cannot carry fails the step.
     pub(super) fn dispatch(&mut self, unit: Unit, claimant: Claimant) -> Result<Outcome, Rejection> {
-        let open = self.state.phase() == Phase::Running && !self.state.is_aborting();
+        let open = self.state.phase() == Phase::Running;
         let is_waiting = |index: &StepIndex| matches!(self.state.unit(*index).status, Status::Waiting { .. });
         let waiting = self.state.find(&unit).filter(|index| open && is_waiting(index));
         let Some(index) = waiting else { return Err(Rejection::NotWaiting { unit }) };

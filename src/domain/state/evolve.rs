@@ -26,7 +26,6 @@ impl State {
             last_time: event.time,
             phase: Phase::Running,
             wind_down: None,
-            abort: None,
             close_time: None,
             output: None,
             terminate_reason: None,
@@ -127,7 +126,7 @@ impl State {
                 });
                 match self.step(index).on_error {
                     OnError::Continue => self.let_dependents_go_on(index),
-                    OnError::Fail if self.phase == Phase::Running => self.abort = self.abort.or(Some(index)),
+                    // The wind-down follows in the same decision.
                     OnError::Fail => {}
                 }
             }
@@ -215,7 +214,6 @@ impl State {
         if self.indexes.unresolved == 0 {
             // The common end: nothing is left to drop, so nothing is gone through.
             self.phase = phase;
-            self.abort = None;
             self.indexes.timers.clear();
             self.index_execution();
             return;
@@ -225,7 +223,6 @@ impl State {
             self.unindex(index);
         }
         self.phase = phase;
-        self.abort = None;
         self.indexes.timers.clear();
         self.index_execution();
         for index in self.indexes_of_units() {

@@ -12,7 +12,7 @@ use super::requests::{Remembered, Requests};
 use super::signals::{Signal, Signals};
 use super::unit::{Out, Report, Status, Task, UnitState};
 use super::{Indexes, Phase, State, WindDown};
-use crate::domain::definition::{Definition, StepIndex};
+use crate::domain::definition::Definition;
 use crate::domain::{Cause, Created, ExecutionId, Failure, Payload, SessionId, Timestamp, Uid, digest16};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -39,7 +39,6 @@ impl State {
         self.last_time.write(&mut out);
         self.phase.write(&mut out);
         self.wind_down.write(&mut out);
-        self.abort.map(StepIndex::position).write(&mut out);
         self.close_time.write(&mut out);
         self.output.write(&mut out);
         self.terminate_reason.write(&mut out);
@@ -69,10 +68,6 @@ impl State {
             last_time: Stored::read(input)?,
             phase: Stored::read(input)?,
             wind_down: Stored::read(input)?,
-            abort: match <Option<usize>>::read(input)? {
-                Some(number) => Some(definition.indexed().nth(number)?.0),
-                None => None,
-            },
             close_time: Stored::read(input)?,
             output: Stored::read(input)?,
             terminate_reason: Stored::read(input)?,

@@ -1,13 +1,13 @@
 //! Random definitions under random commands and times: what must be true of every history.
 //!
 //! Each decision is held to the invariants of [`Run::decide_at`]; here the whole history is, and the deadline is
-//! compared with one that is worked out from the events alone. `SEED=n` runs one case again.
+//! compared with one that is worked out from the events alone. `SEED=n` runs one case again, `CASES=n` more of them.
 
 use super::*;
 use crate::domain::definition::{Action, TaskStep};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Cases of one run.
+/// Cases of one run, unless `CASES` says otherwise.
 const CASES: u64 = 250;
 
 /// Decisions of one case.
@@ -308,8 +308,9 @@ fn every_history_keeps_the_rules() {
         run_case(seed.parse().expect("SEED is a number"));
         return;
     }
+    let cases = std::env::var("CASES").map_or(CASES, |cases| cases.parse().expect("CASES is a number"));
     let mut phases: BTreeMap<Phase, u32> = BTreeMap::new();
-    for seed in 0..CASES {
+    for seed in 0..cases {
         *phases.entry(run_case(seed).0).or_default() += 1;
     }
     // The cases are worth their time only if they go everywhere.
