@@ -70,7 +70,7 @@ struct Indexes {
     /// Units with a delivery out.
     out: BTreeSet<StepIndex>,
     /// Awaits by signal, the longest wait first.
-    awaits: BTreeMap<Arc<str>, BTreeSet<(u64, StepIndex)>>,
+    signal_waits: BTreeMap<Arc<str>, BTreeSet<(u64, StepIndex)>>,
     /// Units that have not ended.
     unresolved: usize,
     /// Bytes of the texts that units hold.
@@ -344,8 +344,8 @@ impl State {
     }
 
     /// Awaits for a signal of this name, the longest wait first.
-    pub(in crate::domain) fn awaits(&self, signal: &str) -> impl Iterator<Item = StepIndex> + '_ {
-        self.indexes.awaits.get(signal).into_iter().flatten().map(|(_, index)| *index)
+    pub(in crate::domain) fn waits_for(&self, signal: &str) -> impl Iterator<Item = StepIndex> + '_ {
+        self.indexes.signal_waits.get(signal).into_iter().flatten().map(|(_, index)| *index)
     }
 
     /// The first unit in the definition's order with a delivery out.
@@ -424,10 +424,10 @@ impl State {
             }
             Status::Awaiting { number, .. } => {
                 let signal = awaited_signal(step);
-                if let Some(waits) = indexes.awaits.get_mut(signal) {
+                if let Some(waits) = indexes.signal_waits.get_mut(signal) {
                     waits.remove(&(number, index));
                     if waits.is_empty() {
-                        indexes.awaits.remove(signal);
+                        indexes.signal_waits.remove(signal);
                     }
                 }
             }
@@ -460,7 +460,7 @@ impl State {
                 indexes.out.insert(index);
             }
             Status::Awaiting { number, .. } => {
-                indexes.awaits.entry(awaited_signal(step).clone()).or_default().insert((number, index));
+                indexes.signal_waits.entry(awaited_signal(step).clone()).or_default().insert((number, index));
             }
             Status::Pending
             | Status::BackingOff { .. }

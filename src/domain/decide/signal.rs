@@ -55,7 +55,7 @@ impl Decision<'_> {
         if self.state.phase() != Phase::Running {
             return offer;
         }
-        for index in self.state.awaits(name) {
+        for index in self.state.waits_for(name) {
             let wait = await_of(self.state.step(index)).expect("only awaits await");
             match self.matches(wait, payload) {
                 Ok(true) => {
