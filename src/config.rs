@@ -6,6 +6,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
 /// Everything that a server can be told.
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
 pub struct Server {
     /// Database: a file, as a path or as `sqlite:PATH`; made if it is not there. One server has it at a time
     #[arg(long = "db", env = "ORBIT_DB", value_name = "FILE", default_value = "orbit.db")]

@@ -61,11 +61,18 @@ impl Error {
         }
     }
 
-    /// Tells the user.
-    pub(super) fn report(&self, output: Output) {
+    /// Tells the user. `server` is the one that was to be called; may be empty.
+    pub(super) fn report(&self, output: Output, server: &str) {
         match self {
-            Self::Call(status) if output.is_json() && is_transport(status) => {
-                output.note(&envelope(&Status::unavailable(sentence(status))));
+            Self::Call(status) if is_transport(status) => {
+                let at = if server.is_empty() { String::new() } else { format!(" at {server}") };
+                let message = format!("cannot reach the server{at}: {}", innermost_cause(status));
+                if output.is_json() {
+                    output.note(&envelope(&Status::unavailable(message)));
+                } else {
+                    output
+                        .complain(&message, "`orbit dev` starts a server here; --server or ORBIT_SERVER names another");
+                }
             }
             Self::Call(status) if output.is_json() => output.note(&envelope(status)),
             Self::Call(status) => output.complain(&sentence(status), &hint(status)),
@@ -113,9 +120,6 @@ fn reason(status: &Status) -> Option<String> {
 
 /// The message with its reason, and below it each bad field.
 fn sentence(status: &Status) -> String {
-    if is_transport(status) {
-        return format!("cannot reach the server: {}", causes(status));
-    }
     let mut text = status.message().to_owned();
     let reason = reason(status).unwrap_or_else(|| code_name(status.code()).to_owned());
     write!(text, " ({reason})").expect("a string takes everything");
@@ -126,8 +130,8 @@ fn sentence(status: &Status) -> String {
     text
 }
 
-/// The innermost causes say what happened ("connection refused"), the outer ones only that something did.
-fn causes(status: &Status) -> String {
+/// The innermost cause says what happened ("connection refused"), the outer ones only that something did.
+fn innermost_cause(status: &Status) -> String {
     let mut innermost = status.message().to_owned();
     let mut source = status.source();
     while let Some(error) = source {
@@ -139,9 +143,6 @@ fn causes(status: &Status) -> String {
 
 /// What the user can do about it.
 fn hint(status: &Status) -> String {
-    if is_transport(status) {
-        return "`orbit dev` starts a server here; --server or ORBIT_SERVER names another".to_owned();
-    }
     let name = reason(status).map(|reason| format!("ERROR_REASON_{reason}")).unwrap_or_default();
     let later = || match retry_after(status) {
         Some(pause) => format!("try again in {pause:?}"),

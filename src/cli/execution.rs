@@ -6,7 +6,7 @@ use super::{
     input::PayloadArgument,
     output::{Output, Tone, span},
     table::{Cell, Table},
-    wait::{self, Waiting},
+    wait::{self, Interrupt, Waiting},
 };
 use crate::proto::{
     admin::{CancelExecutionRequest, GetExecutionRequest, SignalExecutionRequest, TerminateExecutionRequest},
@@ -87,7 +87,8 @@ impl Get {
         let Name { id, uid } = self.name;
         let uid = uid.unwrap_or_default();
         if self.waiting.wait {
-            let ended = wait::until_closed(&mut client, &id, &uid, &self.waiting, output).await?;
+            let mut interrupt = Interrupt::listen()?;
+            let ended = wait::until_closed(&mut client, (&id, &uid), &self.waiting, &mut interrupt, output).await?;
             return wait::show_end(&ended, output);
         }
         let response = client.get_execution(call(GetExecutionRequest { id, uid })).await?.into_inner();

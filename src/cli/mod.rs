@@ -17,14 +17,16 @@ mod exit;
 mod history;
 mod input;
 mod list;
+mod log;
 mod output;
 mod scratch;
+mod server;
 mod start;
 mod table;
 mod version;
 mod wait;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use error::Error;
 use exit::Exit;
 use output::{Format, Output, Times};
@@ -54,6 +56,8 @@ struct CommandLine {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Server(server::Server),
+    Dev(server::Dev),
     Validate(definition::Validate),
     Deploy(definition::Deploy),
     Start(start::Start),
@@ -80,20 +84,32 @@ enum Worker {
 /// Runs the program: reads the command line, does what it says, and tells how it ended.
 #[must_use]
 pub fn main() -> ExitCode {
-    let line = CommandLine::parse();
+    let matches = CommandLine::command().get_matches();
+    let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let output = Output::new(line.output, line.time);
     let exit = match run(line.command, output) {
         Ok(()) => Exit::Ok,
         Err(error) => {
-            error.report(output);
+            error.report(output, &server_named(&matches));
             error.exit()
         }
     };
     exit.into()
 }
 
+/// The server that a command was to talk to, as it was written; empty for commands that talk to none.
+fn server_named(matches: &clap::ArgMatches) -> String {
+    if let Some((_, matches)) = matches.subcommand() {
+        return server_named(matches);
+    }
+    let values = matches.try_get_raw("server").ok().flatten();
+    values.and_then(|mut values| values.next()).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 fn run(command: Command, output: Output) -> Result<(), Error> {
     match command {
+        Command::Server(server) => server.run(output),
+        Command::Dev(dev) => dev.run(output),
         Command::Bench(bench) => bench.run(output),
         Command::Validate(validate) => validate.run(output),
         Command::Version(version) => version.run(output),
@@ -121,7 +137,6 @@ fn call(work: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent() {

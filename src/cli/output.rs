@@ -62,8 +62,7 @@ pub(super) struct Output {
 impl Output {
     /// Decides about colours from the streams and the environment.
     pub(super) fn new(format: Format, times: Times) -> Self {
-        let colored =
-            |terminal: bool| format == Format::Table && colors_wanted(terminal, |name| std::env::var(name).ok());
+        let colored = |terminal: bool| format == Format::Table && colors_wanted(terminal);
         Self {
             format,
             times,
@@ -142,8 +141,13 @@ impl Output {
     }
 }
 
+/// Whether to colour a stream, from what the environment says.
+pub(super) fn colors_wanted(terminal: bool) -> bool {
+    judge_colors(terminal, |name| std::env::var(name).ok())
+}
+
 /// What `NO_COLOR`, `CLICOLOR_FORCE` and the terminal say together.
-fn colors_wanted(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+fn judge_colors(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     let set = |name| variable(name).is_some_and(|value| !value.is_empty());
     if set("NO_COLOR") {
         return false;
@@ -195,7 +199,7 @@ mod tests {
     use super::*;
 
     fn wanted(terminal: bool, variables: &[(&str, &str)]) -> bool {
-        colors_wanted(terminal, |name| {
+        judge_colors(terminal, |name| {
             variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         })
     }

@@ -6,7 +6,7 @@ use super::{
     execution::request_id,
     input::{PayloadArgument, parse_label},
     output::Output,
-    wait::{self, Waiting},
+    wait::{self, Interrupt, Waiting},
 };
 use crate::proto::admin::{StartExecutionRequest, StartExecutionResponse, admin_service_client::AdminServiceClient};
 use std::time::Duration;
@@ -64,9 +64,19 @@ impl Start {
             return show(&workflow, &started, output);
         }
         let patience = self.waiting.timeout.map_or(START_PATIENCE, |timeout| timeout.min(START_PATIENCE));
-        let started = start_with_patience(&mut client, request, patience).await?;
+        let mut interrupt = Interrupt::listen()?;
+        let request_id = request.request_id.clone();
+        let started = interrupt
+            .or(start_with_patience(&mut client, request, patience), || {
+                "interrupted before the server answered".to_owned()
+            })
+            .await
+            .map_err(|error| {
+                error.hint(format!("the same call with --request-id {request_id} finds what this one did"))
+            })?;
         output.note(&sentence(&workflow, &started));
-        let ended = wait::until_closed(&mut client, &started.id, &started.uid, &self.waiting, output).await?;
+        let name = (&*started.id, &*started.uid);
+        let ended = wait::until_closed(&mut client, name, &self.waiting, &mut interrupt, output).await?;
         wait::show_end(&ended, output)
     }
 }

@@ -68,6 +68,8 @@ impl Table {
                     out.extend(std::iter::repeat_n(' ', widths[column] + 2 - text.chars().count()));
                 }
             }
+            // An empty last field leaves the padding of the one before.
+            out.truncate(out.trim_end_matches(' ').len());
             out.push('\n');
         }
         out

@@ -15,7 +15,8 @@ use crate::{
         workflow::{Execution, execution::State},
     },
 };
-use std::time::Duration;
+use std::{future::Future, time::Duration};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tonic::transport::Channel;
 
 /// How long one call waits; the server's own default.
@@ -35,22 +36,42 @@ pub(super) struct Waiting {
     pub(super) timeout: Option<Duration>,
 }
 
+/// Ctrl-C, from when this was made on.
+#[derive(Debug)]
+pub(super) struct Interrupt(Signal);
+
+impl Interrupt {
+    /// Takes Ctrl-C over: it no longer ends the program by itself.
+    pub(super) fn listen() -> Result<Self, Error> {
+        let listening = signal(SignalKind::interrupt());
+        Ok(Self(listening.map_err(|error| Error::failure(format!("cannot listen for Ctrl-C: {error}")))?))
+    }
+
+    /// Does the work, unless Ctrl-C comes first: then `message` is what there is to say.
+    pub(super) async fn or<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Error>>,
+        message: impl FnOnce() -> String,
+    ) -> Result<T, Error> {
+        tokio::select! {
+            done = work => done,
+            _ = self.0.recv() => {
+                Err(Error::Local { exit: Exit::Interrupted, message: message(), hint: String::new() })
+            }
+        }
+    }
+}
+
 /// Waits until the execution is closed. A server that is away is waited for too.
 pub(super) async fn until_closed(
     client: &mut AdminServiceClient<Channel>,
-    id: &str,
-    uid: &str,
+    (id, uid): (&str, &str),
     waiting: &Waiting,
+    interrupt: &mut Interrupt,
     output: Output,
 ) -> Result<Execution, Error> {
-    let waited = tokio::select! {
-        waited = follow(client, id, uid, Deadline::after(waiting.timeout), output) => waited,
-        _ = tokio::signal::ctrl_c() => Err(Error::Local {
-            exit: Exit::Interrupted,
-            message: format!("detached from {id}, which goes on"),
-            hint: String::new(),
-        }),
-    };
+    let follow = follow(client, id, uid, Deadline::after(waiting.timeout), output);
+    let waited = interrupt.or(follow, || format!("detached from {id}, which goes on")).await;
     waited.map_err(|error| error.hint(format!("`orbit get {id} --wait` waits for it again")))
 }
 

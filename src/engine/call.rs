@@ -1,6 +1,8 @@
 //! What callers and workers ask of the engine, and what they get: values without a wire form.
 
-use crate::domain::{Delivery, ExecutionId, Failure, Payload, Rejection, RequestKey, SessionId, TaskToken, Timestamp, Uid};
+use crate::domain::{
+    Delivery, ExecutionId, Failure, Payload, Rejection, RequestKey, SessionId, TaskToken, Timestamp, Uid,
+};
 use crate::store::{self, ExecutionRow, ExecutionState};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

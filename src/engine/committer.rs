@@ -93,7 +93,8 @@ fn split(waiting: Vec<Job>) -> (Vec<Job>, Vec<Job>) {
     let mut ids = HashSet::new();
     let mut bytes = 0;
     for job in waiting {
-        let size = job.append.events.len() + job.append.payloads.iter().map(|payload| payload.json.len()).sum::<usize>();
+        let size =
+            job.append.events.len() + job.append.payloads.iter().map(|payload| payload.json.len()).sum::<usize>();
         let fits = batch.is_empty() || bytes + size <= BATCH_BYTES_MAX;
         let is_alone = match &job.append.target {
             Target::New(new) => ids.insert(new.id.clone()),

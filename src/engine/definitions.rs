@@ -58,7 +58,11 @@ impl Definitions {
 
 impl Core {
     /// The definition of a start: this version, or the highest release.
-    pub(super) async fn definition_for(&self, name: &Arc<str>, version: Option<&Arc<str>>) -> Result<Arc<Definition>, Error> {
+    pub(super) async fn definition_for(
+        &self,
+        name: &Arc<str>,
+        version: Option<&Arc<str>>,
+    ) -> Result<Arc<Definition>, Error> {
         let now = self.clock.now();
         if let Some(definition) = self.definitions.find(name, version, now) {
             return Ok(definition);
@@ -68,7 +72,8 @@ impl Core {
             None => FindDefinition::Latest { name: name.clone(), prerelease: false },
         };
         let row = self.store.definition(&find).await.map_err(Error::Store)?;
-        let missing = || Error::DefinitionNotFound { name: name.to_string(), version: version.map(ToString::to_string) };
+        let missing =
+            || Error::DefinitionNotFound { name: name.to_string(), version: version.map(ToString::to_string) };
         let definition = compile(&row.ok_or_else(missing)?)?;
         self.definitions.keep(Some((name.clone(), version.cloned(), now)), &definition);
         Ok(definition)

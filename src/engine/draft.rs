@@ -10,7 +10,8 @@ use crate::domain::{
     decide::{self, Context},
 };
 use crate::store::{
-    Append, EVENT_FORMAT, ExecutionRow, ExecutionState, LargePayload, ReadyUnit, Snapshot, StateChange, Target, WakeChange,
+    Append, EVENT_FORMAT, ExecutionRow, ExecutionState, LargePayload, ReadyUnit, Snapshot, StateChange, Target,
+    WakeChange,
 };
 use crate::wire;
 use std::{collections::BTreeMap, sync::Arc};
@@ -58,7 +59,12 @@ impl Draft {
     }
 
     /// Decides one command.
-    pub(super) fn decide(&mut self, state: &mut State, command: Command, context: &Context) -> Result<Outcome, Rejection> {
+    pub(super) fn decide(
+        &mut self,
+        state: &mut State,
+        command: Command,
+        context: &Context,
+    ) -> Result<Outcome, Rejection> {
         let (events, outcome) = decide::decide(state, command, context)?;
         self.bytes += events.iter().map(|event| decide::event_bytes(&event.kind)).sum::<usize>();
         self.events.extend(events);
@@ -106,7 +112,14 @@ impl Draft {
     }
 
     /// Makes the append. `row` is the execution's as it stands, or is to be inserted.
-    pub(super) fn finish(&mut self, state: &State, row: &ExecutionRow, target: Target, tail: Tail, batch_id: Uuid) -> Drafted {
+    pub(super) fn finish(
+        &mut self,
+        state: &State,
+        row: &ExecutionRow,
+        target: Target,
+        tail: Tail,
+        batch_id: Uuid,
+    ) -> Drafted {
         let first_number = self.events.first().expect("an append has events").number;
         let last_number = self.events.last().expect("an append has events").number;
         let encoded = wire::event::encode_batch(&self.events);
@@ -136,7 +149,11 @@ impl Draft {
                 last_number,
                 batch_id,
                 events: encoded.bytes,
-                payloads: encoded.payloads.into_iter().map(|large| LargePayload { sha256: large.sha256, json: large.json }).collect(),
+                payloads: encoded
+                    .payloads
+                    .into_iter()
+                    .map(|large| LargePayload { sha256: large.sha256, json: large.json })
+                    .collect(),
                 ready_added: added.clone(),
                 ready_removed: std::mem::take(&mut self.removed),
                 state: state_change,

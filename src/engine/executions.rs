@@ -127,7 +127,12 @@ impl Engine {
     ///
     /// # Errors
     /// `ExecutionNotFound`, `Rejected`, `Overloaded`, `Store`.
-    pub async fn cancel(&self, name: &ExecutionName, reason: Arc<str>, request: Option<RequestKey>) -> Result<u64, Error> {
+    pub async fn cancel(
+        &self,
+        name: &ExecutionName,
+        reason: Arc<str>,
+        request: Option<RequestKey>,
+    ) -> Result<u64, Error> {
         self.record(name, Command::Cancel { reason, request }).await
     }
 
@@ -135,7 +140,12 @@ impl Engine {
     ///
     /// # Errors
     /// `ExecutionNotFound`, `Rejected`, `Overloaded`, `Store`.
-    pub async fn terminate(&self, name: &ExecutionName, reason: Arc<str>, request: Option<RequestKey>) -> Result<u64, Error> {
+    pub async fn terminate(
+        &self,
+        name: &ExecutionName,
+        reason: Arc<str>,
+        request: Option<RequestKey>,
+    ) -> Result<u64, Error> {
         self.record(name, Command::Terminate { reason, request }).await
     }
 
@@ -181,7 +191,12 @@ impl Core {
     }
 
     /// The same, for the execution of this uid only.
-    pub(super) async fn execute_for(self: &Arc<Self>, key: ExecutionKey, uid: Option<Uid>, command: Command) -> Result<Outcome, Error> {
+    pub(super) async fn execute_for(
+        self: &Arc<Self>,
+        key: ExecutionKey,
+        uid: Option<Uid>,
+        command: Command,
+    ) -> Result<Outcome, Error> {
         let (answer, outcome) = oneshot::channel();
         if !self.put(key, Item::Command { command, uid, answer }) {
             return Err(Error::Overloaded { what: "the execution's mailbox" });
@@ -311,7 +326,12 @@ impl Core {
     }
 
     /// Sends events as they are committed, until the execution is closed and all are sent.
-    async fn follow(self: &Arc<Self>, key: ExecutionKey, mut after: u64, sender: &mpsc::Sender<Result<Event, Error>>) -> Result<(), Error> {
+    async fn follow(
+        self: &Arc<Self>,
+        key: ExecutionKey,
+        mut after: u64,
+        sender: &mpsc::Sender<Result<Event, Error>>,
+    ) -> Result<(), Error> {
         let mailbox = self.cache.mailbox(key);
         let mut progress = mailbox.watch();
         loop {

@@ -52,7 +52,8 @@ impl Core {
             return decoded.map_err(|error| unreadable(key, error));
         }
         let payloads = by_digest(self.store.payloads(key, &wanted).await.map_err(Error::Store)?);
-        decode_batch(&row.events, row.format, &|digest| payloads.get(digest).cloned()).map_err(|error| unreadable(key, error))
+        decode_batch(&row.events, row.format, &|digest| payloads.get(digest).cloned())
+            .map_err(|error| unreadable(key, error))
     }
 }
 

@@ -69,7 +69,11 @@ impl Hot {
     }
 
     pub(super) fn warmth(&self) -> Warmth {
-        if self.state.deliveries_out() || self.state.waiting().next().is_some() { Warmth::Active } else { Warmth::Sleeping }
+        if self.state.deliveries_out() || self.state.waiting().next().is_some() {
+            Warmth::Active
+        } else {
+            Warmth::Sleeping
+        }
     }
 }
 

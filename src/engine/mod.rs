@@ -25,7 +25,8 @@ mod turn;
 mod workers;
 
 pub use call::{
-    Error, ExecutionName, HeartbeatAnswer, HeldToken, Polled, Registered, Registration, Report, Standing, StartExecution, Started, Task,
+    Error, ExecutionName, HeartbeatAnswer, HeldToken, Polled, Registered, Registration, Report, Standing,
+    StartExecution, Started, Task,
 };
 pub use dispatch::Granter;
 pub use executions::input_digest;
@@ -182,7 +183,10 @@ impl Engine {
     }
 
     /// Runs something that changes state to its end, also if the caller goes away.
-    async fn detached<T: Send + 'static>(&self, work: impl Future<Output = Result<T, Error>> + Send + 'static) -> Result<T, Error> {
+    async fn detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
         self.core.tasks.spawn(work).await.unwrap_or(Err(Error::Internal))
     }
 }
@@ -226,7 +230,8 @@ impl Core {
     /// Counts events by kind.
     fn metrics_of(&self, events: &[Event]) {
         for event in events {
-            metrics::counter!(crate::telemetry::EVENTS, "kind" => crate::wire::event::kind_name(&event.kind)).increment(1);
+            metrics::counter!(crate::telemetry::EVENTS, "kind" => crate::wire::event::kind_name(&event.kind))
+                .increment(1);
         }
     }
 }

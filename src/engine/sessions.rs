@@ -184,7 +184,8 @@ impl Sessions {
             if *was_held {
                 known.ended.push((token.execution, token.delivery.unit.clone(), token.delivery.delivery));
             }
-            let has_more = known.sessions.get(&id).is_some_and(|session| session.tokens(|tokens| tokens.has(token.execution)));
+            let has_more =
+                known.sessions.get(&id).is_some_and(|session| session.tokens(|tokens| tokens.has(token.execution)));
             if !has_more {
                 unlist(&mut known.listing, token.execution, id);
             }

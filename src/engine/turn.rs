@@ -54,7 +54,9 @@ impl Core {
             }
 
             let mut draft = Draft::new(Vec::new());
-            let decided = std::panic::catch_unwind(AssertUnwindSafe(|| self.decide_all(&mut draft, &mut loaded, &mut items, &held)));
+            let decided = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                self.decide_all(&mut draft, &mut loaded, &mut items, &held)
+            }));
             let Ok(answers) = decided else {
                 self.cache.drop_state(key);
                 if items.len() == 1 {
@@ -71,7 +73,8 @@ impl Core {
             }
 
             let row = &loaded.row;
-            let drafted = draft.finish(&loaded.state, row, Target::Existing(key), Tail::from(&*loaded), self.entropy.uuid());
+            let drafted =
+                draft.finish(&loaded.state, row, Target::Existing(key), Tail::from(&*loaded), self.entropy.uuid());
             let committed = self.committer.commit(drafted.append.clone()).await;
             match committed {
                 Ok(_) => {
@@ -108,7 +111,9 @@ impl Core {
                 break;
             }
             answers.push(match item {
-                Item::Command { uid: Some(uid), .. } if *uid != hot.row.uid => Err(Error::ExecutionNotFound { id: String::new() }),
+                Item::Command { uid: Some(uid), .. } if *uid != hot.row.uid => {
+                    Err(Error::ExecutionNotFound { id: String::new() })
+                }
                 Item::Command { command, .. } | Item::Tell(command) => {
                     draft.decide(&mut hot.state, command.clone(), &context).map_err(Error::from)
                 }
@@ -116,7 +121,11 @@ impl Core {
                     // A wake-up that came early, or for an older row, is no reason to write.
                     let is_due = hot.row.wake_time.is_some_and(|time| time <= context.now) || hot.state.work_due_now();
                     let wake = Command::Wake { held: held.to_vec() };
-                    if is_due { draft.decide(&mut hot.state, wake, &context).map_err(Error::from) } else { Ok(Outcome::Done) }
+                    if is_due {
+                        draft.decide(&mut hot.state, wake, &context).map_err(Error::from)
+                    } else {
+                        Ok(Outcome::Done)
+                    }
                 }
                 Item::Hand { unit, reservation, .. } => {
                     if let Some(reservation) = reservation.take() {
@@ -165,7 +174,8 @@ impl Core {
             self.put(key, Item::Wake { permit: None });
         }
         let progress = Progress { number: hot.state.last_number(), is_closed: hot.state.is_closed() };
-        let standing = progress.is_closed.then_some(|| Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) });
+        let standing =
+            progress.is_closed.then_some(|| Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) });
         mailbox.announce(progress, standing);
         if is_ours {
             self.put_to_rest(mailbox, hot);
@@ -202,7 +212,8 @@ impl Core {
 
     /// A task never left the server: its delivery ends without counting.
     pub(super) fn return_unsent(self: &Arc<Self>, task: Task) {
-        let command = Command::EndDelivery { delivery: task.token.delivery, reason: EndReason::NotSent, progress: None };
+        let command =
+            Command::EndDelivery { delivery: task.token.delivery, reason: EndReason::NotSent, progress: None };
         self.put(task.token.execution, Item::Tell(command));
     }
 
@@ -231,7 +242,9 @@ impl Core {
                 Item::Command { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Item::Read { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, key, &unit, is_final),
-                Item::Wake { .. } if is_final => tracing::warn!(execution = key.0, %error, "wake-up of an execution that cannot be read"),
+                Item::Wake { .. } if is_final => {
+                    tracing::warn!(execution = key.0, %error, "wake-up of an execution that cannot be read")
+                }
                 Item::Wake { .. } => self.timers.note(key, Some(self.clock.now() + self.config.retry_pause)),
                 Item::Tell(command) if is_final => tracing::debug!(execution = key.0, ?command, %error, "dropped"),
                 // The first check, or the session loop, comes back to it.

@@ -89,7 +89,9 @@ impl Engine {
             // One execution that cannot be read must not cost the worker its session.
             match core.look(&token).await {
                 Ok(look) => session.tokens(|tokens| tokens.seen(&token, look)),
-                Err(error) => tracing::warn!(execution = token.execution.0, %error, "a listed token could not be looked at"),
+                Err(error) => {
+                    tracing::warn!(execution = token.execution.0, %error, "a listed token could not be looked at")
+                }
             }
         }
         let settled = session.tokens(|tokens| tokens.drop_settled());
@@ -215,7 +217,9 @@ fn message_room(session: &Session) -> usize {
 }
 
 fn size_of_task(task: &Task) -> usize {
-    TASK_OVERHEAD_BYTES + task.delivery.input.len() + task.delivery.progress.as_ref().map_or(0, crate::domain::Payload::len)
+    TASK_OVERHEAD_BYTES
+        + task.delivery.input.len()
+        + task.delivery.progress.as_ref().map_or(0, crate::domain::Payload::len)
 }
 
 impl Core {
@@ -308,7 +312,8 @@ impl Core {
         let state = standing.filter(|standing| standing.row.uid == token.uid).map(|standing| standing.state);
         let Some(state) = state else { return Ok(Look { is_wanted: false, heartbeat_timeout: None, held: None }) };
         let rows = self.store.held_by_execution(token.execution).await.map_err(Error::Store)?;
-        let is_it = |row: &crate::store::HeldRow| row.unit == token.delivery.unit && row.delivery == token.delivery.delivery;
+        let is_it =
+            |row: &crate::store::HeldRow| row.unit == token.delivery.unit && row.delivery == token.delivery.delivery;
         Ok(Look {
             is_wanted: state.delivery_wanted(&token.delivery),
             heartbeat_timeout: state.heartbeat_timeout(&token.delivery),

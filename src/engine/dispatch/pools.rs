@@ -132,8 +132,7 @@ impl Dispatch {
         let mut all = self.lock();
         // A pool that nobody has asked for yet is read from the store once somebody does.
         let Some(shelf) = all.shelves.get_mut(&pool) else { return };
-        let place =
-            Place { priority: unit.priority, since: unit.ready_time, execution, unit: unit.unit.clone() };
+        let place = Place { priority: unit.priority, since: unit.ready_time, execution, unit: unit.unit.clone() };
         if shelf.is_loading {
             shelf.arrivals.push(place);
             return;
@@ -221,8 +220,12 @@ impl Dispatch {
     /// Looks again at every pool that somebody waits for: finds what a lost hint left behind.
     pub(in crate::engine) fn rescan(&self) {
         let mut all = self.lock();
-        let waited: Vec<Pool> =
-            all.shelves.iter().filter(|(_, shelf)| !shelf.waiting.is_empty() && shelf.window.is_empty()).map(|(pool, _)| pool.clone()).collect();
+        let waited: Vec<Pool> = all
+            .shelves
+            .iter()
+            .filter(|(_, shelf)| !shelf.waiting.is_empty() && shelf.window.is_empty())
+            .map(|(pool, _)| pool.clone())
+            .collect();
         for pool in waited {
             all.shelves.get_mut(&pool).expect("it was just seen").is_complete = false;
             all.touch(&pool);

@@ -64,7 +64,8 @@ impl Bench {
     }
 
     fn park(&self, contracts: &[&str], credits: u32) -> Parked {
-        let claimant = Claimant { session_id: SessionId(Uuid::nil()), worker_id: "w".into(), message_bytes_max: 1 << 20 };
+        let claimant =
+            Claimant { session_id: SessionId(Uuid::nil()), worker_id: "w".into(), message_bytes_max: 1 << 20 };
         let parked = self.dispatch.park(claimant, contracts.iter().map(|contract| pool(contract)).collect());
         parked.grant(credits);
         parked
@@ -204,8 +205,9 @@ fn a_closed_poll_still_gets_what_is_reserved_for_it() {
 fn a_pool_larger_than_the_window_is_worked_off_in_order() {
     let bench = Bench::new();
     let count = WINDOW_LENGTH * 2 + 10;
-    let rows: Vec<ReadyRow> =
-        (0..count).map(|i| row(i64::try_from(i).unwrap(), unit("a@1", &format!("u{i:04}"), 3, i64::try_from(i).unwrap()))).collect();
+    let rows: Vec<ReadyRow> = (0..count)
+        .map(|i| row(i64::try_from(i).unwrap(), unit("a@1", &format!("u{i:04}"), 3, i64::try_from(i).unwrap())))
+        .collect();
     let _parked = bench.park(&["a@1"], u32::try_from(count).unwrap());
     let mut seen = Vec::new();
     // What is taken stays taken while its dispatch is under way, and what is dispatched is in the store no more.

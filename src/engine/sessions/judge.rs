@@ -157,7 +157,8 @@ impl Judge {
         let core = &self.core;
         let now = core.clock.now();
         let timeout = core.config.settings.session_timeout;
-        let missing_before = Timestamp::from_micros(now.as_micros() - i64::try_from(timeout.as_micros()).unwrap_or(i64::MAX));
+        let missing_before =
+            Timestamp::from_micros(now.as_micros() - i64::try_from(timeout.as_micros()).unwrap_or(i64::MAX));
         let steady = core.clock.monotonic().saturating_sub(self.steady_since);
         if steady >= timeout {
             for row in core.store.held_overdue(missing_before, now, ROWS_MAX).await.map_err(Error::Store)? {
@@ -174,7 +175,11 @@ impl Judge {
 
 impl Core {
     /// Ends every delivery that a session is known to hold; the row of each is deleted once its command is answered.
-    pub(in crate::engine) async fn end_tokens_of(self: &Arc<Self>, id: SessionId, reason: EndReason) -> Result<(), Error> {
+    pub(in crate::engine) async fn end_tokens_of(
+        self: &Arc<Self>,
+        id: SessionId,
+        reason: EndReason,
+    ) -> Result<(), Error> {
         for (token, progress) in self.sessions.forget(id) {
             let command = Command::EndDelivery { delivery: token.delivery, reason, progress };
             answered(self.execute_for(token.execution, Some(token.uid), command).await.map(drop))?;
@@ -206,7 +211,9 @@ impl Core {
 /// An execution that is gone or set aside has no deliveries; anything else is tried again in the next round.
 fn answered(result: Result<(), Error>) -> Result<(), Error> {
     match result {
-        Err(Error::ExecutionNotFound { .. } | Error::Quarantined { .. } | Error::Internal | Error::EventUnknown) => Ok(()),
+        Err(Error::ExecutionNotFound { .. } | Error::Quarantined { .. } | Error::Internal | Error::EventUnknown) => {
+            Ok(())
+        }
         other => other,
     }
 }

@@ -43,7 +43,13 @@ pub(in crate::engine) struct Tokens {
 
 impl Tokens {
     /// A heartbeat lists a token.
-    pub(in crate::engine) fn list(&mut self, token: TaskToken, progress: Option<Payload>, is_beat: bool, now: Timestamp) {
+    pub(in crate::engine) fn list(
+        &mut self,
+        token: TaskToken,
+        progress: Option<Payload>,
+        is_beat: bool,
+        now: Timestamp,
+    ) {
         let listed = self.by_token.entry(token).or_insert_with(|| Listed {
             since: now,
             beat_time: now,
@@ -107,16 +113,24 @@ impl Tokens {
 
     /// Tokens to stop.
     pub(in crate::engine) fn unwanted(&self) -> Vec<TaskToken> {
-        let is_unwanted = |listed: &Listed| listed.missing_since.is_none() && listed.look.as_ref().is_some_and(|look| !look.is_wanted);
+        let is_unwanted = |listed: &Listed| {
+            listed.missing_since.is_none() && listed.look.as_ref().is_some_and(|look| !look.is_wanted)
+        };
         self.by_token.iter().filter(|(_, listed)| is_unwanted(listed)).map(|(token, _)| token.clone()).collect()
     }
 
     /// Tokens that are missing and unwanted: nobody needs to watch them. They are dropped; back comes whether each had
     /// a row.
     pub(in crate::engine) fn drop_settled(&mut self) -> Vec<(TaskToken, bool)> {
-        let is_settled = |listed: &Listed| listed.missing_since.is_some() && listed.look.as_ref().is_some_and(|look| !look.is_wanted);
-        let settled: Vec<(TaskToken, bool)> =
-            self.by_token.iter().filter(|(_, listed)| is_settled(listed)).map(|(token, listed)| (token.clone(), listed.is_held)).collect();
+        let is_settled = |listed: &Listed| {
+            listed.missing_since.is_some() && listed.look.as_ref().is_some_and(|look| !look.is_wanted)
+        };
+        let settled: Vec<(TaskToken, bool)> = self
+            .by_token
+            .iter()
+            .filter(|(_, listed)| is_settled(listed))
+            .map(|(token, listed)| (token.clone(), listed.is_held))
+            .collect();
         for (token, _) in &settled {
             self.by_token.remove(token);
         }
@@ -163,7 +177,9 @@ impl Tokens {
                     delivery: token.delivery.delivery,
                     missing_since: listed.missing_since,
                     beat_time: listed.beat_time,
-                    heartbeat_timeout_micros: look.heartbeat_timeout.map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
+                    heartbeat_timeout_micros: look
+                        .heartbeat_timeout
+                        .map(|span| i64::try_from(span.as_micros()).unwrap_or(i64::MAX)),
                     progress: listed.progress.as_ref().map(|progress| progress.as_str().into()),
                 });
             }
@@ -174,7 +190,9 @@ impl Tokens {
     /// A row was written as it was at that time.
     pub(in crate::engine) fn written(&mut self, row: &HeldRow) {
         for (token, listed) in &mut self.by_token {
-            let is_it = token.execution == row.execution && token.delivery.unit == row.unit && token.delivery.delivery == row.delivery;
+            let is_it = token.execution == row.execution
+                && token.delivery.unit == row.unit
+                && token.delivery.delivery == row.delivery;
             if is_it {
                 listed.is_held = true;
                 listed.is_dirty = listed.beat_time != row.beat_time || listed.missing_since != row.missing_since;
