@@ -1,4 +1,45 @@
-//! Orbit: a durable workflow service.
+//! Orbit: a durable workflow service. This page is its architecture.
+//!
+//! ```text
+//!  gRPC ─┐                                   ┌─ domain (pure): decide · evolve
+//!  HTTP ─┼▶ api ─▶ wire ─▶ engine (mailbox) ─┤
+//!  timers┘   ▲      parse      commands      └─ store: group commit ─▶ SQLite
+//!            └── gateway (derived from descriptors)
+//! ```
+//!
+//! Read in this order: [`domain`] has the rules, as functions of values; [`store`] keeps what was decided and finds it
+//! again; [`wire`] turns messages into values and back, and judges requests; [`engine`] is where the three meet a clock;
+//! [`api`] answers calls with it; [`gateway`] gives the same calls to HTTP; [`cli`] is the program around them.
+//! Dependencies point one way: `domain ← {wire, store} ← engine ← api ← cli`, `proto ← wire`, `gateway → {proto, api}`.
+//!
+//! # A task, from its worker's report to the next task
+//!
+//! 1. `api::worker` reads a frame of reports; `wire` checks each and makes a [`domain::Command`].
+//! 2. The command waits in the mailbox of its execution. If no turn of it runs, one begins, in a task of its own.
+//! 3. The turn loads the state, if memory does not have it, and decides everything that waits. `decide` applies each
+//!    event to the state as it goes, so the end of one step schedules the next in the same decision.
+//! 4. For a unit that became ready a waiting worker is reserved, and its dispatch is decided in the same batch.
+//! 5. All events of the turn are one append, one row of `history`. The committer writes it together with the appends of
+//!    other executions: one transaction, one sync.
+//! 6. Only now do the answer and the next task leave, in one frame.
+//!
+//! # What always holds
+//!
+//! | | invariant | fails if it is broken |
+//! | --- | --- | --- |
+//! | I1 | There is one write path: RPC, timer, lost worker and recovery all put commands into a mailbox. | `tests/tidy.rs` |
+//! | I2 | `domain` is pure: no async, clock, randomness, store or wire. | `tests/tidy.rs` |
+//! | I3 | Facts keep their meaning: an unknown event stops the fold; it is never skipped. | `wire::event` tests |
+//! | I4 | What belongs together is committed together: events, ready rows, wake-up time, state, counters. | `tests/simulation.rs` |
+//! | I5 | Events are numbered 1, 2, 3 … without gaps; the unique key of `history` is the only lock. | `tests/store.rs` |
+//! | I6 | Every effect follows from stored state, not from a message that could be lost: whatever was handed out is found again. | `tests/recovery.rs` |
+//! | I7 | Hints (wake-ups, caches, presence) may be lost, repeated or late without harm. | `tests/simulation.rs` |
+//! | I8 | A token names one delivery; a failure counts from the current one only, a success from any of an unresolved unit, and a repeat changes nothing. | `domain::decide` tests |
+//! | I9 | The same request gets the same answer, for 24 hours. | `tests/api.rs` |
+//! | I10 | HTTP has no behaviour of its own: routes, JSON and streams derive from the descriptors. | `gateway` tests |
+//! | I11 | Every loop, queue, page, payload and wait is bounded. | `tests/api.rs`, `engine` tests |
+//!
+//! An acknowledged write is durable: [`store`] syncs before it answers (`tests/recovery.rs` cuts the power).
 
 pub mod api;
 pub mod cli;
