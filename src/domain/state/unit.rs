@@ -207,6 +207,23 @@ impl UnitState {
         self.task.as_ref().map_or_else(Timestamp::default, |task| task.attempt_time)
     }
 
+    /// Since when it waits for a worker, or had waited when it was handed out; nothing if its attempt is over.
+    pub(super) fn waiting_since(&self) -> Option<Timestamp> {
+        match self.status {
+            Status::Waiting { since } => Some(since),
+            Status::Out(out) => Some(out.since),
+            Status::Pending
+            | Status::BackingOff { .. }
+            | Status::Spent
+            | Status::Sleeping { .. }
+            | Status::Awaiting { .. }
+            | Status::Succeeded
+            | Status::Failed
+            | Status::Skipped
+            | Status::Cancelled => None,
+        }
+    }
+
     /// Whether the number is that of the delivery that is out.
     pub(in crate::domain) fn is_current(&self, delivery: u32) -> bool {
         self.out().is_some_and(|(_, current)| current == delivery)

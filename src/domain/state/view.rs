@@ -119,7 +119,7 @@ pub struct StepStatus<'a> {
     pub queue: Option<&'a Arc<str>>,
     /// Newest progress, as far as events hold it.
     pub progress: Option<&'a Payload>,
-    /// When its newest attempt began to wait for a worker.
+    /// When it last began to wait for a worker.
     pub schedule_time: Option<Timestamp>,
 }
 
@@ -154,7 +154,7 @@ impl State {
                 contract: asked.map(|task| &task.contract),
                 queue: asked.map(|task| &task.queue),
                 progress: task.and_then(|task| task.progress.as_ref()),
-                schedule_time: task.map(|task| task.attempt_time),
+                schedule_time: task.map(|task| unit.waiting_since().unwrap_or(task.attempt_time)),
             }
         })
     }

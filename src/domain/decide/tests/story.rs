@@ -104,6 +104,16 @@ fn steps_show_where_they_are() {
 }
 
 #[test]
+fn a_step_shows_since_when_it_waits_also_after_its_delivery_was_lost() {
+    let mut run = Run::start("tasks: {t@1: {}}\nsteps:\n  - {id: a, task: t@1}", "{}");
+    let since = |run: &Run| run.state.steps().next().unwrap().schedule_time;
+    run.at(1.0, dispatch("a"));
+    assert_eq!(since(&run), Some(at(0.0)));
+    run.at(9.0, end("a", 1, EndReason::SessionLost));
+    assert_eq!(since(&run), Some(at(9.0)));
+}
+
+#[test]
 fn retries_do_not_repeat_the_input() {
     let lines = "tasks: {t@1: {}}\nsteps:\n  - {id: a, task: t@1, input: big, retry: {initial_interval: 0s}}";
     let mut run = Run::start(lines, "{}");
