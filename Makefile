@@ -40,7 +40,7 @@ BENCH ?= --steps 10 --concurrency 128 --duration 10s --mode stream
 .PHONY: test
 test: ## Every check and every test, installing what they need
 	@$(STAGE) --begin
-	@$(MAKE) --no-print-directory lint test-rust test-python
+	@$(MAKE) --no-print-directory lint test-rust test-python smoke
 	@$(STAGE) --end
 
 .PHONY: check
@@ -83,6 +83,15 @@ test-rust:
 test-python: .venv/stamp .venv-generate/stamp
 	@$(STAGE) python-tests .venv/bin/pytest -q examples/order
 	@$(STAGE) python-tests-oldest .venv-generate/bin/pytest -q examples/order
+
+# The real program, worker and example, with the binary that the tests have built.
+.PHONY: smoke
+smoke:
+	@$(STAGE) quickstart env PYTHON=$(PYTHON) scripts/quickstart
+
+.PHONY: cases
+cases: ## Field cases: which test covers which, and its result in the last `make test`
+	@$(PYTHON) scripts/cases.py target/rust-tests.txt
 
 # --- Generated code ---------------------------------------------------------------------------------------------------
 

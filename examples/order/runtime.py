@@ -1,6 +1,6 @@
 """A worker: registers, fetches tasks, runs their handlers and reports, through every outage, until it is told to stop.
 
-- It connects again for ever, with growing random pauses of at most two seconds, and logs one line for each change.
+- It connects again for ever, with growing random pauses of at most one second, and logs one line for each change.
 - Every token that it holds is listed in its heartbeats, from receipt until the report is answered.
 - A result that is finished during an outage is delivered when the outage ends.
 - `stop` drains: no new tasks, those that have not begun go back, those that run may finish within a bound.
@@ -116,9 +116,9 @@ class Options:
 
 
 class Backoff:
-    """Pauses between attempts to connect: growing, random, of at most two seconds."""
+    """Pauses between attempts to connect: growing, random, of at most one second."""
 
-    LONGEST = 2.0
+    LONGEST = 1.0
 
     def __init__(self) -> None:
         self._next = 0.1
