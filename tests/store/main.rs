@@ -3,6 +3,8 @@
 //! A case is a function over any store; [`on_every_store`] makes a test of it for each. `differential` runs one random
 //! history over all of them and compares every answer (`SEED=… cargo test --test store` replays one).
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
 mod appends;
 mod commits;
 mod definitions;

@@ -178,7 +178,7 @@ async fn demand_durability(connection: &mut SqliteConnection, options: &Options)
 }
 
 /// Brings the schema up to date; an older database is copied first.
-async fn migrate(
+pub(super) async fn migrate(
     connection: &mut SqliteConnection,
     migrations: &Migrator,
     path: &Path,

@@ -1,9 +1,9 @@
 //! Whether the queries that run in loops use the index that they count on; and faults that only the inside can make.
 
-use super::{connection::Writer, list};
+use super::{connection::Writer, list, open};
 use crate::domain::Timestamp;
 use crate::store::{
-    ExecutionKey, ExecutionState, ListCursor, ListFilter, SqliteStore,
+    Error, ExecutionKey, ExecutionState, ListCursor, ListFilter, Presence, SqliteStore, Store as _,
     sql::{self, Rows},
     sqlite::{Options, commit, sessions},
 };
@@ -98,7 +98,6 @@ async fn a_statement_over_many_rows_scans_nothing_but_its_list() {
 
 #[tokio::test]
 async fn a_full_disk_is_unavailable_and_then_works_again() {
-    use crate::store::{Error, Store as _};
     let (store, _directory) = store().await;
     limit_pages(&mut *store.writer.lock().await, "PRAGMA max_page_count = 40").await;
     let start = |number: u128| crate::store::Append {
@@ -139,6 +138,54 @@ async fn a_full_disk_is_unavailable_and_then_works_again() {
     limit_pages(&mut *store.writer.lock().await, "PRAGMA max_page_count = 100000").await;
     store.commit(vec![start(written + 1), start(written + 2)]).await.unwrap();
     assert_eq!(store.count().await.unwrap().values().sum::<u64>(), written as u64 + 2);
+}
+
+#[tokio::test]
+async fn an_older_database_is_copied_before_it_is_brought_up_to_date() {
+    let (store, directory) = store().await;
+    store.presence(&Presence { node: Some(node()), ..Presence::default() }).await.unwrap();
+    store.close().await.unwrap();
+    let migrations = directory.path().join("migrations");
+    std::fs::create_dir(&migrations).unwrap();
+    let first = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/0001_foundation.sql");
+    std::fs::copy(first, migrations.join("0001_foundation.sql")).unwrap();
+    std::fs::write(migrations.join("0002_more.sql"), "CREATE TABLE more (x INTEGER) STRICT;").unwrap();
+    let migrator = sqlx::migrate::Migrator::new(migrations).await.unwrap();
+
+    let mut connection = SqliteConnectOptions::new().filename(&store.path).connect().await.unwrap();
+    // As a copy that was broken off leaves it.
+    let copy = directory.path().join("orbit.db.schema-1.copy");
+    std::fs::write(&copy, "half a copy").unwrap();
+    open::migrate(&mut connection, &migrator, &store.path, 1).await.unwrap();
+
+    let tables = async |connection: &mut sqlx::SqliteConnection| -> i64 {
+        let count = "SELECT count(*) FROM sqlite_schema WHERE name = 'more'";
+        sqlx::query_scalar(count).fetch_one(connection).await.unwrap()
+    };
+    assert_eq!(tables(&mut connection).await, 1);
+    let mut copied = SqliteConnectOptions::new().filename(&copy).connect().await.unwrap();
+    assert_eq!(tables(&mut copied).await, 0);
+    let nodes: i64 = sqlx::query_scalar("SELECT count(*) FROM nodes").fetch_one(&mut copied).await.unwrap();
+    assert_eq!(nodes, 1);
+    drop(copied);
+    // The version of before opens the copy, and refuses what has become of the original.
+    SqliteStore::open(&copy, Options::default()).await.unwrap();
+    assert!(matches!(SqliteStore::open(&store.path, Options::default()).await, Err(Error::Refused(_))));
+}
+
+#[tokio::test]
+async fn a_write_that_panics_leaves_no_transaction_behind() {
+    let (store, _directory) = store().await;
+    let store = std::sync::Arc::new(store);
+    let panics = store.clone();
+    let panicked =
+        tokio::spawn(async move { panics.write(|_| Box::pin(async { panic!("a bug") as sqlx::Result<()> })).await });
+    assert!(panicked.await.unwrap_err().is_panic());
+    store.quarantine(ExecutionKey(1), "works again").await.unwrap();
+}
+
+fn node() -> crate::store::NodeRow {
+    crate::store::NodeRow { id: uuid::Uuid::from_u128(1), now: Timestamp::default(), level: 1 }
 }
 
 async fn limit_pages(writer: &mut Writer, pragma: &'static str) {
