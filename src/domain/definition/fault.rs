@@ -1,5 +1,7 @@
 //! What is wrong with a definition, and where.
 
+use std::borrow::Cow;
+
 /// A fault of a definition, or a warning: something that is allowed but looks like a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -15,6 +17,14 @@ pub struct Fault {
     pub line: u32,
     /// Column in the source from 1, in characters; 0 if there is none.
     pub column: u32,
+}
+
+/// The beginning of a text for a message: a long value would drown the rest, and may hold what logs must not.
+pub(super) fn shorten(text: &str, characters_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(characters_max) {
+        Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// The codes of faults. A released code never changes its meaning.

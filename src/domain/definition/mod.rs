@@ -7,8 +7,8 @@
 //!
 //! # Design
 //!
-//! Text becomes a tree with marks ([`source`], `yaml`, `node`), the tree becomes the model in one pass (`parse`,
-//! `step`), which compiles schemas and expressions as it goes and collects faults; the graph is checked last. A field
+//! Text becomes a tree with marks (`source`, `yaml`, `node`), the tree becomes the model in one pass (`parse`,
+//! `step`, `task`), which compiles schemas and expressions as it goes and collects faults; the graph is checked last. A field
 //! that equals its default is not written, neither to JSON nor into the hash, so a new field with a default changes
 //! no hash of a definition that does not use it.
 
@@ -24,6 +24,7 @@ mod render;
 mod schema;
 mod source;
 mod step;
+mod task;
 #[cfg(test)]
 mod tests;
 mod yaml;

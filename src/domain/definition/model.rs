@@ -3,6 +3,7 @@
 use super::{
     duration,
     expression::{EvaluationError, Expression, Problem, Scope, Template},
+    fault::shorten,
     schema::Schema,
 };
 use crate::domain::{Timestamp, json, retry::RetryPolicy};
@@ -210,13 +211,14 @@ impl Sleep {
                         .and_then(duration::from_seconds),
                 };
                 let shown = text.as_deref().unwrap_or(value);
-                span.map(|span| now + span).map_err(|error| not_time(format!("`{}` {error}", shorten(shown))))
+                span.map(|span| now + span)
+                    .map_err(|error| not_time(format!("`{}` {error}", shorten(shown, SHOWN_MAX))))
             }
             (Self::Until(_), Some(text)) => match duration::parse_time(&text) {
                 Some(time) => Ok(time.max(now)),
                 None => Err(not_time(format!(
                     "`{}` is not an RFC 3339 time such as `2026-01-31T09:00:00Z`",
-                    shorten(&text)
+                    shorten(&text, SHOWN_MAX)
                 ))),
             },
             (Self::Until(_), None) => {
@@ -226,14 +228,8 @@ impl Sleep {
     }
 }
 
-/// The beginning of a text, for a message.
-fn shorten(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 50;
-    match text.char_indices().nth(CHARACTERS_MAX) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
-}
+/// Characters of a bad time that a message shows.
+const SHOWN_MAX: usize = 50;
 
 /// Waits for a signal; the signal's payload is the step's output.
 #[derive(Debug, PartialEq)]

@@ -2,11 +2,18 @@
 //!
 //! Remote references are refused: what a definition means may not depend on a document somewhere else.
 
-use super::node::{Entry, Node, Value as NodeValue};
+use super::{
+    fault::shorten,
+    node::{Entry, Node, Value as NodeValue},
+};
 use crate::domain::{PAYLOAD_BYTES_MAX, Payload, json};
 use jsonschema::{Draft, PatternOptions, Retrieve, Uri, Validator};
 use serde_json::Value;
-use std::{error::Error, fmt};
+use std::{
+    collections::{HashMap, HashSet},
+    error::Error,
+    fmt,
+};
 
 /// Violations that a message names; a payload may have thousands.
 const VIOLATIONS_MAX: usize = 5;
@@ -153,6 +160,9 @@ fn filled_object(properties: &[Entry], text: &str) -> Option<String> {
             cursor.expect(b',', "expected a comma").ok()?;
         }
     }
+    // Both sides may be long, so neither is searched once for each entry of the other.
+    let schemas: HashMap<&str, &Node> = properties.iter().map(|entry| (&*entry.key, &entry.node)).collect();
+    let present: HashSet<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
     let mut changed = false;
     let mut out = String::from("{");
     let separate = |out: &mut String| {
@@ -164,7 +174,7 @@ fn filled_object(properties: &[Entry], text: &str) -> Option<String> {
         separate(&mut out);
         json::write_string(&mut out, name);
         out.push(':');
-        match properties.iter().find(|entry| *entry.key == **name).and_then(|entry| filled(&entry.node, value)) {
+        match schemas.get(name.as_str()).and_then(|schema| filled(schema, value)) {
             Some(value) => {
                 changed = true;
                 out.push_str(&value);
@@ -174,7 +184,7 @@ fn filled_object(properties: &[Entry], text: &str) -> Option<String> {
     }
     for Entry { key, node: schema, .. } in properties {
         let Some(default) = schema.get("default") else { continue };
-        if members.iter().any(|(known, _)| **known == **key) {
+        if present.contains(&**key) {
             continue;
         }
         changed = true;
@@ -256,15 +266,11 @@ fn check_patterns(document: &Value, pointer: &mut String) -> Result<(), SchemaEr
 }
 
 fn violation(error: &jsonschema::ValidationError<'_>) -> String {
-    /// A message quotes the value; a long one would drown the rest, and may hold what logs must not.
     const MESSAGE_CHARACTERS_MAX: usize = 200;
     let path = error.instance_path().to_string();
-    let mut message = error.to_string();
-    if let Some((at, _)) = message.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
-        message.truncate(at);
-        message.push('…');
-    }
-    if path.is_empty() { message } else { format!("`{path}`: {message}") }
+    let message = error.to_string();
+    let message = shorten(&message, MESSAGE_CHARACTERS_MAX);
+    if path.is_empty() { message.into_owned() } else { format!("`{path}`: {message}") }
 }
 
 impl fmt::Debug for Schema {
@@ -384,5 +390,17 @@ mod tests {
         }
         let plain = schema(r#"{"properties": {"a": {"type": "integer"}}}"#);
         assert_eq!(plain.with_defaults(&Payload::from_json("{}")).as_str(), "{}");
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_ends() {
+        for text in [
+            r##"{"$ref": "#"}"##,
+            r##"{"allOf": [{"$ref": "#"}]}"##,
+            r##"{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}"##,
+            r##"{"$dynamicRef": "#x", "$dynamicAnchor": "x"}"##,
+        ] {
+            assert_eq!(schema(text).validate(&Payload::from_json("{}")), Ok(()), "{text}");
+        }
     }
 }

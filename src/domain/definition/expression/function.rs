@@ -6,7 +6,7 @@ use super::{
     Budget, Problem,
     evaluate::{no_overload, symbol},
 };
-use crate::domain::PAYLOAD_BYTES_MAX;
+use crate::domain::{PAYLOAD_BYTES_MAX, definition::fault::shorten};
 use cel_core::{
     Activation, Ast, BinaryOp, CelType, Env, EvalErrorKind, Expr, FunctionDecl, MapKey, OverloadDecl, Spanned,
     SpannedExpr, Value,
@@ -21,6 +21,9 @@ use std::{
 
 /// Most bytes of a regular expression, counted repetitions multiplied out.
 const PATTERN_MAX: usize = 10_000;
+
+/// Characters of the library's messages that are passed on: some quote their arguments.
+const MESSAGE_CHARACTERS_MAX: usize = 200;
 
 /// Most decimals of a number in `format`.
 const DECIMALS_MAX: usize = 100;
@@ -225,7 +228,7 @@ fn run(program: &cel_core::Program, name: &str, arguments: &[Value]) -> Result<V
             EvalErrorKind::NoMatchingOverload | EvalErrorKind::TypeMismatch | EvalErrorKind::UnknownFunction => {
                 no_overload(name, &arguments.iter().collect::<Vec<_>>())
             }
-            _ => Problem::Failed(format!("`{name}`: {}", error.message)),
+            _ => Problem::Failed(format!("`{name}`: {}", shorten(&error.message, MESSAGE_CHARACTERS_MAX))),
         }),
         Value::String(text) if text.len() > PAYLOAD_BYTES_MAX => Err(Problem::TooLarge),
         value => Ok(value),

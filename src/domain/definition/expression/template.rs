@@ -11,10 +11,16 @@ use super::{
 };
 use crate::domain::{
     PAYLOAD_BYTES_MAX, Payload,
-    definition::node::{Node, Value},
+    definition::{
+        fault::shorten,
+        node::{Node, Value},
+    },
     json,
 };
 use std::{fmt, sync::Arc};
+
+/// Characters of a template that an error shows.
+const SHOWN_MAX: usize = 100;
 
 /// A compiled template.
 #[derive(Clone)]
@@ -112,7 +118,9 @@ impl Template {
     pub(in crate::domain::definition) fn error(&self, problem: Problem) -> EvaluationError {
         let expression = match &self.root {
             Part::Whole(expression) => Arc::from(expression.source()),
-            Part::Constant(_) | Part::Text(_) | Part::List(_) | Part::Object(_) => Arc::from(self.source.to_json()),
+            Part::Constant(_) | Part::Text(_) | Part::List(_) | Part::Object(_) => {
+                Arc::from(shorten(&self.source.to_json(), SHOWN_MAX))
+            }
         };
         EvaluationError { expression, problem }
     }
