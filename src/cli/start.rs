@@ -74,7 +74,10 @@ impl Start {
             .map_err(|error| {
                 error.hint(format!("the same call with --request-id {request_id} finds what this one did"))
             })?;
-        output.note(&sentence(&workflow, &started));
+        // As JSON, stderr is for errors alone, and the result says all of this.
+        if !output.is_json() {
+            output.note(&sentence(&workflow, &started));
+        }
         let name = (&*started.id, &*started.uid);
         let ended = wait::until_closed(&mut client, name, &self.waiting, &mut interrupt, output).await?;
         wait::show_end(&ended, output)

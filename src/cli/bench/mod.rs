@@ -179,7 +179,12 @@ impl Plan {
                     }
                 };
                 progress.show("starting a server");
-                Some(Server::start(path).await?)
+                let server = Server::start(path).await?;
+                if server.is_in_memory() {
+                    progress.clear();
+                    output.note("the database is in memory (tmpfs), where a commit costs nothing; --db names a disk");
+                }
+                Some(server)
             }
         };
         let address = match (&self.server, &server) {

@@ -61,6 +61,11 @@ impl Server {
         Ok(Self { address, pid, child, _lines: lines, database })
     }
 
+    /// Whether its database is on a file system without a disk, which makes every number too good.
+    pub(super) fn is_in_memory(&self) -> bool {
+        is_in_memory(&self.database)
+    }
+
     /// Bytes of the database's files.
     pub(super) fn db_bytes(&self) -> u64 {
         let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
@@ -190,6 +195,26 @@ async fn read_line<T: DeserializeOwned>(lines: &mut Lines<BufReader<ChildStdout>
     serde_json::from_str(&line).map_err(|error| Error::failure(format!("{name} said {line:?}: {error}")))
 }
 
+#[cfg(target_os = "linux")]
+fn is_in_memory(path: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt as _;
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path ends with a zero, and the pointer is to room for the answer, which is read only after success.
+    let kind = unsafe {
+        if libc::statfs(path.as_ptr(), found.as_mut_ptr()) != 0 {
+            return false;
+        }
+        found.assume_init().f_type
+    };
+    kind == libc::TMPFS_MAGIC
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_in_memory(_path: &Path) -> bool {
+    false
+}
+
 /// CPU time that a process has used so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage(Duration);
@@ -239,6 +264,13 @@ mod tests {
         let Usage(time) = parse_usage(stat, 100).unwrap();
         assert_eq!(time, Duration::from_secs(2));
         assert!(parse_usage("", 100).is_none());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_system_without_a_disk_is_known() {
+        assert!(!is_in_memory(Path::new("/proc/self")));
+        assert!(!is_in_memory(Path::new("/does/not/exist")));
     }
 
     #[test]
