@@ -161,7 +161,7 @@ async fn odd_text_survives(store: &dyn Store) {
         assert_eq!(loaded.row.labels["odd"], *text);
         assert_eq!(loaded.payloads, [payload(1, text)]);
         let filter = orbit::store::ListFilter { labels: vec![("odd".into(), (*text).into())], ..Default::default() };
-        assert_eq!(store.list(&filter, None, 10).await.unwrap(), [loaded.row.clone()]);
+        assert_eq!(store.list(&filter, None, 10).await.unwrap(), std::slice::from_ref(&loaded.row));
         let waiting = store.ready(&pool(), 100).await.unwrap();
         assert!(waiting.iter().any(|row| row.execution == key && *row.unit.unit == **text));
         assert_eq!(store.execution(&Find::Id(loaded.row.id.clone())).await.unwrap(), Some(loaded.row));
