@@ -20,7 +20,7 @@ pub use ready::WaitingUnit;
 pub(in crate::domain) use requests::Known;
 pub(in crate::domain) use signals::Signals;
 pub(in crate::domain) use timer::{Due, Timer};
-pub(in crate::domain) use unit::{Report, Status, UnitState, await_of, task_of};
+pub(in crate::domain) use unit::{RELEASE_HASH, Report, Status, UnitState, await_of, task_of};
 pub use view::{Phase, StepState, StepStatus};
 
 use super::definition::{Definition, Step, StepIndex};
@@ -288,6 +288,14 @@ impl State {
     #[must_use]
     pub fn delivery_wanted(&self, delivery: &DeliveryRef) -> bool {
         self.phase == Phase::Running && self.is_current(delivery)
+    }
+
+    /// When a delivery that is out was handed out.
+    #[must_use]
+    pub fn dispatch_time(&self, delivery: &DeliveryRef) -> Option<Timestamp> {
+        let index = self.find(&delivery.unit)?;
+        let (out, number) = self.unit(index).out()?;
+        (number == delivery.delivery).then_some(out.dispatch_time)
     }
 
     /// Longest time between two beats of a delivery that is out; nothing if its step names none.

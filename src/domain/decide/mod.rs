@@ -22,7 +22,9 @@ mod timer;
 pub use start::{Start, start};
 
 use super::state::Known;
-use super::{Command, Event, EventKind, Failure, Outcome, Payload, Rejection, RequestKey, Settings, State, Timestamp};
+use super::{
+    Command, EndReason, Event, EventKind, Failure, Outcome, Payload, Rejection, RequestKey, Settings, State, Timestamp,
+};
 
 /// Most events of one decision.
 pub const EVENTS_MAX: usize = 1_000;
@@ -89,6 +91,9 @@ impl<'a> Decision<'a> {
                 Outcome::Report(self.fail_attempt(&delivery, report))
             }
             Command::Hold { delivery } => self.hold(&delivery),
+            Command::EndDelivery { delivery, reason: EndReason::Released, progress } => {
+                Outcome::Report(self.release(&delivery, progress))
+            }
             Command::EndDelivery { delivery, reason, progress } => self.end_delivery(&delivery, reason, progress),
             Command::MissBeat { delivery, progress } => self.miss_beat(&delivery, progress),
             Command::Signal { name, payload, expire_time, request } => {

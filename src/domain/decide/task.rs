@@ -10,7 +10,7 @@
 
 use super::Decision;
 use crate::domain::definition::StepIndex;
-use crate::domain::state::{Phase, Report, Status, task_of};
+use crate::domain::state::{Phase, RELEASE_HASH, Report, Status, task_of};
 use crate::domain::{
     Claimant, Delivery, DeliveryRef, EndReason, EventKind, Failure, Outcome, Payload, RefusalReason, Rejection,
     ReportOutcome, Timestamp, Unit, code, digest16, idempotency_key,
@@ -157,6 +157,23 @@ impl Decision<'_> {
             report: Some(hash),
         };
         self.attempt_failed(index, end);
+        ReportOutcome::Accepted
+    }
+
+    /// Judges a worker's release: it gives its task back, and the same attempt waits again.
+    pub(super) fn release(&mut self, delivery: &DeliveryRef, progress: Option<Payload>) -> ReportOutcome {
+        let index = match self.judge(delivery, RELEASE_HASH) {
+            Ok(index) => index,
+            Err(outcome) => return outcome,
+        };
+        let unit = self.state.unit(index);
+        if unit.status.is_resolved() {
+            return ReportOutcome::Refused(RefusalReason::UnitResolved);
+        }
+        if !unit.is_current(delivery.delivery) {
+            return ReportOutcome::Refused(RefusalReason::StaleToken);
+        }
+        self.delivery_lost(index, EndReason::Released, progress);
         ReportOutcome::Accepted
     }
 

@@ -1,6 +1,6 @@
 //! What each event does to the state.
 
-use super::unit::{Out, Status, Task, UnitState};
+use super::unit::{Out, RELEASE_HASH, Status, Task, UnitState};
 use super::{Indexes, Phase, State, Timer, WindDown, requests, signals};
 use crate::domain::definition::{Definition, OnError, StepIndex};
 use crate::domain::{Cause, EndReason, Event, EventKind, Payload, Timestamp};
@@ -87,9 +87,14 @@ impl State {
                     }
                 });
             }
-            EventKind::DeliveryEnded { unit, reason, progress, delivery: _ } => {
+            EventKind::DeliveryEnded { unit, reason, progress, delivery } => {
                 let running = self.phase == Phase::Running;
-                self.change(self.named(unit), |unit| delivery_ended(unit, *reason, progress.as_ref(), time, running));
+                self.change(self.named(unit), |unit| {
+                    delivery_ended(unit, *reason, progress.as_ref(), time, running);
+                    if *reason == EndReason::Released {
+                        expect_task(unit).remember(*delivery, Some(RELEASE_HASH));
+                    }
+                });
             }
             EventKind::AttemptFailed { unit, delivery, failure, retry_time, progress, report, attempt: _ } => {
                 self.change(self.named(unit), |unit| {

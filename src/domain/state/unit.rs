@@ -8,6 +8,9 @@ use std::{collections::VecDeque, sync::Arc};
 /// Accepted reports that a unit remembers, the newest, to know their repeats.
 const REPORTS_MAX: usize = 32;
 
+/// Stands for the content of a release, which has none. A hash of content never is this.
+pub(in crate::domain) const RELEASE_HASH: [u8; 16] = *b"release release ";
+
 /// What a step asks of a worker, if it is a task.
 pub(in crate::domain) fn task_of(step: &Step) -> Option<&TaskStep> {
     match &step.action {

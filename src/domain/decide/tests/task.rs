@@ -148,7 +148,19 @@ fn c013_failures_beats_holds_and_ends_of_an_older_delivery_change_nothing() {
     check(ONE, lost.clone(), when(4.0, fail("a", 1, "E")), then(refused(StaleToken), &[]));
     check(ONE, lost.clone(), when(4.0, miss_beat("a", 1)), then(Outcome::Done, &[]));
     check(ONE, lost.clone(), when(4.0, hold("a", 1)), then(Outcome::Done, &[]));
-    check(ONE, lost, when(4.0, end("a", 1, Released)), then(Outcome::Done, &[]));
+    check(ONE, lost, when(4.0, end("a", 1, Released)), then(refused(StaleToken), &[]));
+}
+
+#[test]
+fn a_release_gives_the_task_back_and_its_repeat_is_a_duplicate() {
+    let mut run = Run::start(ONE, "{}");
+    run.at(1.0, dispatch("a"));
+    assert_eq!(run.decide_at(2.0, end("a", 1, Released)), Ok(ACCEPTED));
+    assert_eq!(run.decide_at(3.0, end("a", 1, Released)), Ok(DUPLICATE));
+    run.at(4.0, dispatch("a"));
+    run.at(5.0, complete("a", 2, "1"));
+    assert_eq!(run.decide_at(6.0, end("a", 1, Released)), Ok(DUPLICATE));
+    assert_eq!(run.decide_at(6.0, end("a", 2, Released)), Ok(refused(ExecutionClosed)));
 }
 
 #[test]
