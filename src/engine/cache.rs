@@ -3,12 +3,13 @@
 //! Nothing is loaded to start, and nothing here is needed: another process finds the rows. Closed executions leave at
 //! once, sleeping ones are evicted first, then those not used for longest. Mailboxes are gone when idle.
 
-use super::mailbox::Mailbox;
+use super::mailbox::{Item, Mailbox, Progress};
 use crate::store::ExecutionKey;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::watch;
 
 /// How an execution ranks for eviction: lower goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -52,14 +53,23 @@ impl Cache {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The mailbox of an execution, made if there is none.
+    /// The mailbox of an execution, made if there is none. Whoever takes it must [`release`](Self::release) it.
     pub(super) fn mailbox(&self, key: ExecutionKey) -> Arc<Mailbox> {
-        self.lock()
-            .by_key
-            .entry(key)
-            .or_insert_with(|| Entry { mailbox: Arc::new(Mailbox::new(key)), rank: None, bytes: 0, id: None })
-            .mailbox
-            .clone()
+        self.lock().entry(key).mailbox.clone()
+    }
+
+    /// Puts an item into a mailbox. If the caller must start a turn, it gets the mailbox; the item comes back if there
+    /// is no room.
+    pub(super) fn put(&self, key: ExecutionKey, item: Item) -> Result<Option<Arc<Mailbox>>, Box<Item>> {
+        let mut entries = self.lock();
+        let mailbox = &entries.entry(key).mailbox;
+        Ok(mailbox.put(item)?.then(|| mailbox.clone()))
+    }
+
+    /// Watches an execution's progress.
+    pub(super) fn watch(&self, key: ExecutionKey) -> Watch<'_> {
+        let mailbox = self.mailbox(key);
+        Watch { cache: self, progress: Some(mailbox.watch()), mailbox: Some(mailbox) }
     }
 
     /// The key of a hot execution by its public id.
@@ -87,7 +97,7 @@ impl Cache {
         };
         for mailbox in evicted {
             mailbox.evict();
-            self.forget_if_idle(&mailbox);
+            self.release(mailbox);
         }
     }
 
@@ -100,15 +110,17 @@ impl Cache {
         }
     }
 
-    /// Forgets a mailbox that is idle, has no state, and that nobody else holds.
-    pub(super) fn forget_if_idle(&self, mailbox: &Arc<Mailbox>) {
+    /// Gives a mailbox back; if it is idle, has no state, and nobody else holds it, it is forgotten.
+    pub(super) fn release(&self, mailbox: Arc<Mailbox>) {
         let mut entries = self.lock();
-        let is_unused = entries.by_key.get(&mailbox.key()).is_some_and(|entry| {
-            // Two: the map's own and the caller's. Under this lock nobody can take another from the map.
-            entry.rank.is_none() && Arc::strong_count(&entry.mailbox) <= 2 && mailbox.is_idle()
+        let key = mailbox.key();
+        // Handles are dropped under the lock, so that of two that are given back at once the second sees itself alone.
+        drop(mailbox);
+        let is_unused = entries.by_key.get(&key).is_some_and(|entry| {
+            entry.rank.is_none() && Arc::strong_count(&entry.mailbox) == 1 && entry.mailbox.is_idle()
         });
         if is_unused {
-            entries.by_key.remove(&mailbox.key());
+            entries.by_key.remove(&key);
         }
     }
 
@@ -119,7 +131,45 @@ impl Cache {
     }
 }
 
+/// Somebody who watches an execution; the mailbox stays as long.
+pub(super) struct Watch<'a> {
+    cache: &'a Cache,
+    // Taken when it ends.
+    progress: Option<watch::Receiver<Progress>>,
+    mailbox: Option<Arc<Mailbox>>,
+}
+
+impl Watch<'_> {
+    /// The mailbox.
+    pub(super) fn mailbox(&self) -> &Mailbox {
+        self.mailbox.as_ref().expect("it is there until the end")
+    }
+
+    /// How far the execution has come.
+    pub(super) fn progress(&mut self) -> &mut watch::Receiver<Progress> {
+        self.progress.as_mut().expect("it is there until the end")
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.progress = None;
+        if let Some(mailbox) = self.mailbox.take() {
+            self.cache.release(mailbox);
+        }
+    }
+}
+
 impl Entries {
+    fn entry(&mut self, key: ExecutionKey) -> &mut Entry {
+        self.by_key.entry(key).or_insert_with(|| Entry {
+            mailbox: Arc::new(Mailbox::new(key)),
+            rank: None,
+            bytes: 0,
+            id: None,
+        })
+    }
+
     fn make_room(&mut self, bytes_max: usize) -> Vec<Arc<Mailbox>> {
         let mut evicted = Vec::new();
         // The newest stays, however large it is: it is in use.

@@ -6,7 +6,7 @@
 use super::dispatch::{Dispatch, Reservation};
 use super::mailbox::Hot;
 use crate::domain::{
-    Command, Delivery, Event, EventKind, Outcome, Phase, Rejection, State, Timestamp, Unit,
+    Command, Delivery, Event, Outcome, Phase, Rejection, State, Timestamp, Unit,
     decide::{self, Context},
 };
 use crate::store::{
@@ -95,6 +95,8 @@ impl Draft {
                 fresh.push(unit.clone());
                 self.added.insert(unit.unit.clone(), unit);
             }
+            // Where several became ready together, the most urgent goes first.
+            fresh.sort_by(|a, b| (a.priority, a.ready_time, &a.unit).cmp(&(b.priority, b.ready_time, &b.unit)));
             let mut was_decided = false;
             for unit in fresh {
                 if self.is_full() {
@@ -165,12 +167,12 @@ impl Draft {
     }
 
     /// The wake-up time may be early, never late: it is lowered when something is due earlier, and set exactly when no
-    /// delivery is out and nothing waits for one, or when a wake-up found nothing due. Otherwise the row stays untouched.
+    /// delivery is out and nothing waits for one, or when its time has come. Otherwise the row stays untouched.
     fn wake_change(&self, state: &State, stored: Option<Timestamp>) -> WakeChange {
         let deadline = state.deadline();
         let is_exact = state.is_closed()
             || !(state.deliveries_out() || state.waiting().next().is_some())
-            || self.events.iter().any(|event| matches!(event.kind, EventKind::Woke));
+            || stored.is_some_and(|stored| stored <= state.last_time());
         let is_earlier = deadline.is_some_and(|deadline| stored.is_none_or(|stored| deadline < stored));
         if (is_exact && deadline != stored) || is_earlier { WakeChange::Set(deadline) } else { WakeChange::Keep }
     }

@@ -50,13 +50,12 @@ impl Engine {
     pub async fn wait(&self, name: &ExecutionName, longest: Duration) -> Result<Standing, Error> {
         let core = &self.core;
         let key = core.find(name).await?;
-        let mailbox = core.cache.mailbox(key);
         // Watching begins before looking, so that the close cannot slip between.
-        let mut progress = mailbox.watch();
+        let mut watch = core.cache.watch(key);
         let deadline = crate::clock::sleep(longest);
         tokio::pin!(deadline);
         loop {
-            match mailbox.glance() {
+            match watch.mailbox().glance() {
                 Glance::Closed(standing) => return Ok(*standing),
                 Glance::Open => {}
                 Glance::Unknown => {
@@ -66,9 +65,10 @@ impl Engine {
                 }
             }
             tokio::select! {
+                biased;
                 () = core.draining.cancelled() => break,
                 () = &mut deadline => break,
-                changed = progress.wait_for(|progress| progress.is_closed) => {
+                changed = watch.progress().wait_for(|progress| progress.is_closed) => {
                     changed.map_err(|_| Error::Internal)?;
                 }
             }
@@ -96,6 +96,7 @@ impl Engine {
         let core = self.core.clone();
         self.core.tasks.spawn(async move {
             let outcome = tokio::select! {
+                biased;
                 outcome = core.follow(key, after, &sender) => outcome,
                 () = core.draining.cancelled() => Err(Error::Draining),
                 () = sender.closed() => return,
@@ -309,6 +310,8 @@ impl Core {
         self.after_commit(&mailbox, hot, draft, drafted.added, is_ours);
         if is_ours {
             self.tasks.spawn(turn::run(self.clone(), mailbox));
+        } else {
+            self.cache.release(mailbox);
         }
         Ok(Some(started))
     }
@@ -332,10 +335,9 @@ impl Core {
         mut after: u64,
         sender: &mpsc::Sender<Result<Event, Error>>,
     ) -> Result<(), Error> {
-        let mailbox = self.cache.mailbox(key);
-        let mut progress = mailbox.watch();
+        let mut watch = self.cache.watch(key);
         loop {
-            progress.borrow_and_update();
+            watch.progress().borrow_and_update();
             let events = self.events_after(key, after, WATCH_PAGE).await?;
             let was_empty = events.is_empty();
             for event in events {
@@ -349,7 +351,7 @@ impl Core {
                 if self.is_closed_at(key, after).await? {
                     return Ok(());
                 }
-                progress.changed().await.map_err(|_| Error::Internal)?;
+                watch.progress().changed().await.map_err(|_| Error::Internal)?;
             }
         }
     }

@@ -211,13 +211,12 @@ pub struct Sizes {
 impl Core {
     /// Puts an item into a mailbox and sees to it that it is worked off; says whether there was room.
     fn put(self: &Arc<Self>, key: ExecutionKey, item: Item) -> bool {
-        let mailbox = self.cache.mailbox(key);
-        match mailbox.put(item) {
-            Ok(true) => {
+        match self.cache.put(key, item) {
+            Ok(Some(mailbox)) => {
                 self.tasks.spawn(turn::run(self.clone(), mailbox));
                 true
             }
-            Ok(false) => true,
+            Ok(None) => true,
             Err(item) => {
                 if let Item::Hand { pool, unit, .. } = *item {
                     self.dispatch.settled(&pool, key, &unit, false);
@@ -239,7 +238,7 @@ impl Core {
 /// Brings waiting units that are in the store to workers that wait.
 async fn match_workers(core: Arc<Core>) {
     let mut next_rescan = core.clock.monotonic() + core.config.rescan_interval;
-    loop {
+    while !core.stop.is_cancelled() {
         match core.dispatch.step() {
             Step::Load { pool, limit } => match core.store.ready(&pool, limit).await {
                 Ok(rows) => core.dispatch.loaded(&pool, limit, Some(&rows)),
@@ -255,6 +254,7 @@ async fn match_workers(core: Arc<Core>) {
             Step::Rest => {
                 let rest = next_rescan.saturating_sub(core.clock.monotonic());
                 tokio::select! {
+                    biased;
                     () = core.stop.cancelled() => return,
                     () = core.dispatch.changed() => {}
                     () = crate::clock::sleep(rest) => {
@@ -271,6 +271,7 @@ async fn match_workers(core: Arc<Core>) {
 async fn take_back(core: Arc<Core>, mut returned: mpsc::UnboundedReceiver<Task>) {
     loop {
         tokio::select! {
+            biased;
             task = returned.recv() => match task {
                 Some(task) => core.return_unsent(task),
                 None => return,

@@ -33,11 +33,14 @@ struct Inner {
     contact: Timestamp,
     written: Timestamp,
     tokens: Tokens,
+    /// Whether `tokens` has the session's held rows: those that an engine before this one wrote, too.
+    has_rows: bool,
 }
 
 impl Session {
     fn new(row: SessionRow) -> Self {
-        let inner = Inner { contact: row.contact_time, written: row.contact_time, tokens: Tokens::default() };
+        let inner =
+            Inner { contact: row.contact_time, written: row.contact_time, tokens: Tokens::default(), has_rows: false };
         Self { row, over: CancellationToken::new(), inner: Mutex::new(inner) }
     }
 
@@ -62,6 +65,20 @@ impl Session {
         let mut inner = self.lock();
         inner.written = contact;
         inner.contact = inner.contact.max(contact);
+    }
+
+    /// Whether the session's held rows are known.
+    pub(super) fn has_rows(&self) -> bool {
+        self.lock().has_rows
+    }
+
+    /// Takes in the session's held rows.
+    pub(super) fn take_in(&self, rows: impl IntoIterator<Item = (TaskToken, HeldRow)>) {
+        let mut inner = self.lock();
+        for (token, row) in rows {
+            inner.tokens.take_in(token, &row);
+        }
+        inner.has_rows = true;
     }
 
     pub(super) fn tokens<T>(&self, with: impl FnOnce(&mut Tokens) -> T) -> T {
@@ -105,8 +122,10 @@ impl Sessions {
         let session = Arc::new(Session::new(row));
         if let Some(old) = known.sessions.insert(id, session.clone()) {
             // What the worker lists is the same process's; the newer connection goes on with it.
-            let tokens = std::mem::take(&mut old.lock().tokens);
-            session.lock().tokens = tokens;
+            let mut before = old.lock();
+            let mut inner = session.lock();
+            (inner.tokens, inner.has_rows) = (std::mem::take(&mut before.tokens), before.has_rows);
+            drop((before, inner));
             old.over.cancel();
         }
         session
@@ -208,14 +227,14 @@ impl Sessions {
     }
 
     /// What changed since it was last written.
-    fn changes(&self, third: std::time::Duration, now: Timestamp) -> (Vec<(SessionId, Timestamp)>, Vec<HeldRow>) {
+    fn changes(&self, third: std::time::Duration) -> (Vec<(SessionId, Timestamp)>, Vec<HeldRow>) {
         let (mut contacts, mut held) = (Vec::new(), Vec::new());
         for session in self.all() {
             let inner = session.lock();
             if inner.contact > inner.written {
                 contacts.push((session.row.id, inner.contact));
             }
-            held.extend(inner.tokens.rows_to_write(session.row.id, third, now));
+            held.extend(inner.tokens.rows_to_write(session.row.id, third));
         }
         (contacts, held)
     }

@@ -19,6 +19,8 @@ const HORIZON: Duration = Duration::from_secs(10);
 const WHEEL_LENGTH: usize = 100_000;
 /// Rows of one scan.
 const SCAN_LENGTH: usize = 1_000;
+/// Pause after a scan that did not find the end.
+const FULL_SCAN_PAUSE: Duration = Duration::from_millis(200);
 /// Wake-ups that may be under way at once, so that a thousand sleepers that end together do not crowd out the rest.
 const WAKES_MAX: usize = 256;
 
@@ -26,7 +28,7 @@ const WAKES_MAX: usize = 256;
 struct Wheel {
     order: BTreeSet<(Timestamp, ExecutionKey)>,
     by_key: HashMap<ExecutionKey, Timestamp>,
-    /// Everything due until here is in the wheel.
+    /// What is noted as due until here is put into the wheel; the rest is found by a scan.
     known_until: Timestamp,
 }
 
@@ -62,6 +64,20 @@ impl Timers {
         }
     }
 
+    /// The same of what may be older than what is known: only an earlier time counts.
+    pub(super) fn note_earlier(&self, key: ExecutionKey, wake_time: Option<Timestamp>) {
+        let known = self.lock().by_key.get(&key).copied();
+        if known.is_none_or(|known| wake_time.is_some_and(|time| time < known)) {
+            self.note(key, wake_time);
+        }
+    }
+
+    /// From now on everything that is noted as due until here is kept.
+    fn expect_until(&self, horizon: Timestamp) {
+        let mut wheel = self.lock();
+        wheel.known_until = wheel.known_until.max(horizon);
+    }
+
     fn take_due(&self, now: Timestamp) -> Option<(Timestamp, ExecutionKey)> {
         let mut wheel = self.lock();
         let first = wheel.order.first().copied().filter(|(time, _)| *time <= now)?;
@@ -74,11 +90,7 @@ impl Timers {
         self.lock().order.first().map(|(time, _)| *time)
     }
 
-    fn known_until(&self) -> Timestamp {
-        self.lock().known_until
-    }
-
-    fn fill(&self, rows: &[(ExecutionKey, Timestamp)], known_until: Timestamp) {
+    fn fill(&self, rows: &[(ExecutionKey, Timestamp)]) {
         let mut wheel = self.lock();
         for &(key, time) in rows {
             if wheel.by_key.len() < WHEEL_LENGTH && !wheel.by_key.contains_key(&key) {
@@ -86,7 +98,6 @@ impl Timers {
                 wheel.by_key.insert(key, time);
             }
         }
-        wheel.known_until = wheel.known_until.max(known_until);
     }
 
     /// Timers in the wheel: for metrics.
@@ -111,6 +122,7 @@ pub(super) async fn run(core: Arc<Core>) {
         }
         let next = core.timers.next().map_or(next_scan, |next| next.min(next_scan));
         tokio::select! {
+            biased;
             () = core.stop.cancelled() => return,
             () = core.timers.changed.notified() => {}
             () = crate::clock::sleep(next.since(core.clock.now())) => {}
@@ -121,16 +133,14 @@ pub(super) async fn run(core: Arc<Core>) {
 /// Takes in what is due until the horizon; says when to look again.
 async fn scan(core: &Core, now: Timestamp) -> Timestamp {
     let horizon = now + HORIZON;
+    // Before the rows are read, so that what is committed meanwhile is not missed.
+    core.timers.expect_until(horizon);
     match core.store.due(horizon, SCAN_LENGTH).await {
         Ok(rows) => {
             let is_all = rows.len() < SCAN_LENGTH;
-            let known_until = match rows.last() {
-                Some((_, last)) if !is_all => *last,
-                _ => horizon,
-            };
-            core.timers.fill(&rows, known_until);
+            core.timers.fill(&rows);
             // Where there was more, come back once these are under way.
-            if is_all { now + HORIZON / 2 } else { core.timers.known_until().min(now + Duration::from_millis(200)) }
+            now + if is_all { HORIZON / 2 } else { FULL_SCAN_PAUSE }
         }
         Err(error) => {
             tracing::warn!(error = &error as &dyn std::error::Error, "looking for due executions failed");

@@ -26,7 +26,7 @@ pub(super) async fn run(core: Arc<Core>, mailbox: Arc<Mailbox>) {
     while let Some((items, hot)) = mailbox.begin() {
         core.turn(&mailbox, hot, items).await;
     }
-    core.cache.forget_if_idle(&mailbox);
+    core.cache.release(mailbox);
 }
 
 impl Core {
@@ -42,7 +42,9 @@ impl Core {
                     Err(error) => return self.refuse(key, items, &error),
                 },
             };
-            let held = match self.held_for_checks(&loaded, &items).await {
+            // One time for both: a check that becomes due while the rows are read is not judged by them.
+            let context = Context { now: self.clock.now(), settings: self.config.settings };
+            let held = match self.held_for_checks(&loaded, &items, &context).await {
                 Ok(held) => held,
                 Err(error) => {
                     self.put_to_rest(mailbox, loaded);
@@ -55,7 +57,7 @@ impl Core {
 
             let mut draft = Draft::new(Vec::new());
             let decided = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                self.decide_all(&mut draft, &mut loaded, &mut items, &held)
+                self.decide_all(&mut draft, &mut loaded, &mut items, &held, &context)
             }));
             let Ok(answers) = decided else {
                 self.cache.drop_state(key);
@@ -103,8 +105,8 @@ impl Core {
         hot: &mut Hot,
         items: &mut [Item],
         held: &[DeliveryRef],
+        context: &Context,
     ) -> Vec<Result<Outcome, Error>> {
-        let context = Context { now: self.clock.now(), settings: self.config.settings };
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
             if draft.is_full() {
@@ -115,35 +117,37 @@ impl Core {
                     Err(Error::ExecutionNotFound { id: String::new() })
                 }
                 Item::Command { command, .. } | Item::Tell(command) => {
-                    draft.decide(&mut hot.state, command.clone(), &context).map_err(Error::from)
+                    draft.decide(&mut hot.state, command.clone(), context).map_err(Error::from)
                 }
                 Item::Wake { .. } => {
                     // A wake-up that came early, or for an older row, is no reason to write.
                     let is_due = hot.row.wake_time.is_some_and(|time| time <= context.now) || hot.state.work_due_now();
                     let wake = Command::Wake { held: held.to_vec() };
                     if is_due {
-                        draft.decide(&mut hot.state, wake, &context).map_err(Error::from)
+                        draft.decide(&mut hot.state, wake, context).map_err(Error::from)
                     } else {
                         Ok(Outcome::Done)
                     }
                 }
-                Item::Hand { unit, reservation, .. } => {
-                    if let Some(reservation) = reservation.take() {
-                        draft.hand(&mut hot.state, unit.clone(), reservation, &context);
+                Item::Hand { unit, reservation, .. } => match reservation.take() {
+                    Some(reservation) => {
+                        draft.hand(&mut hot.state, unit.clone(), reservation, context);
+                        Ok(Outcome::Done)
                     }
-                    Ok(Outcome::Done)
-                }
+                    // It went with an append that another writer was before; the pool is looked at again.
+                    None => Err(Error::WriteConflict),
+                },
                 Item::Read { .. } => Ok(Outcome::Done),
             });
         }
-        draft.hand_off(&mut hot.state, &self.dispatch, &context);
+        draft.hand_off(&mut hot.state, &self.dispatch, context);
         answers
     }
 
     /// Which of the deliveries that are due for their first check a worker is known to hold.
-    async fn held_for_checks(&self, hot: &Hot, items: &[Item]) -> Result<Vec<DeliveryRef>, Error> {
+    async fn held_for_checks(&self, hot: &Hot, items: &[Item], context: &Context) -> Result<Vec<DeliveryRef>, Error> {
         let is_waking = items.iter().any(|item| matches!(item, Item::Wake { .. }));
-        if !is_waking || hot.state.checks_due(self.clock.now()).is_empty() {
+        if !is_waking || hot.state.checks_due(context.now).is_empty() {
             return Ok(Vec::new());
         }
         let rows = self.store.held_by_execution(hot.row.key).await.map_err(Error::Store)?;
@@ -169,6 +173,11 @@ impl Core {
             self.dispatch.added(key, &unit);
         }
         self.sessions.note_events(key, &draft.events);
+        if !is_ours {
+            // What the other has noted since is newer; a wake-up that is early finds nothing due.
+            self.timers.note_earlier(key, hot.row.wake_time);
+            return;
+        }
         self.timers.note(key, hot.row.wake_time);
         if hot.state.work_due_now() {
             self.put(key, Item::Wake { permit: None });
@@ -177,9 +186,7 @@ impl Core {
         let standing =
             progress.is_closed.then_some(|| Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) });
         mailbox.announce(progress, standing);
-        if is_ours {
-            self.put_to_rest(mailbox, hot);
-        }
+        self.put_to_rest(mailbox, hot);
     }
 
     /// Keeps an open state in the cache; a closed one needs no memory.
@@ -227,7 +234,7 @@ impl Core {
                     let standing = || Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) };
                     drop(answer.send(Ok(is_wanted.then(standing))));
                 }
-                Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, hot.row.key, &unit, true),
+                Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, hot.row.key, &unit, outcome.is_ok()),
                 Item::Tell(_) | Item::Wake { .. } => {}
             }
         }

@@ -6,14 +6,18 @@ use super::{
     dispatch::{Granter, Parked},
     sessions::{Look, Session},
 };
-use crate::domain::{Claimant, Command, EndReason, Outcome, RefusalReason, ReportOutcome, SessionId, TaskToken};
-use crate::store::{Pool, SessionRow};
+use crate::domain::{
+    Claimant, Command, DeliveryRef, EndReason, Outcome, RefusalReason, ReportOutcome, SessionId, TaskToken,
+};
+use crate::store::{Find, Pool, SessionRow};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Room in a message for what stands beside a task's input.
 const TASK_OVERHEAD_BYTES: usize = 2 * 1024;
 /// Room in a message for everything but the tasks.
 const FRAME_OVERHEAD_BYTES: usize = 16 * 1024;
+/// Held rows of one session that are read: more than any worker has slots.
+const HELD_ROWS_MAX: usize = 10_000;
 
 impl Engine {
     /// Registers a worker; the session is durable before the answer.
@@ -35,6 +39,8 @@ impl Engine {
         session.touch(self.core.clock.now());
         let mut parked = self.core.park(&session);
         parked.grant(max_tasks);
+        // Should the call go away meanwhile, the tasks go back.
+        let mut taken = Taken { core: self.core.clone(), tasks: Vec::new() };
         let first = tokio::select! {
             // A task that is there goes before any reason to stop.
             biased;
@@ -45,14 +51,12 @@ impl Engine {
         };
         // What is reserved now is one commit away: it belongs to this answer.
         parked.close();
-        let mut tasks = Vec::from_iter(first);
+        taken.tasks.extend(first);
         while let Some(task) = parked.next().await {
-            tasks.push(task);
+            taken.tasks.push(task);
         }
-        let room = self.fit(&session, &mut tasks);
-        for task in room {
-            self.core.return_unsent(task);
-        }
+        let mut tasks = std::mem::take(&mut taken.tasks);
+        taken.tasks = fit(&session, &mut tasks);
         Ok(Polled { tasks, draining: self.is_draining() })
     }
 
@@ -76,6 +80,7 @@ impl Engine {
         let session = core.session(session).await?;
         let now = core.clock.now();
         session.touch(now);
+        core.take_in_rows(&session).await?;
         let listed: BTreeSet<TaskToken> = held.iter().map(|held| held.token.clone()).collect();
         core.sessions.list(session.row.id, listed.iter().map(|token| token.execution));
         let dropped = session.tokens(|tokens| {
@@ -140,20 +145,34 @@ impl Engine {
         })
         .await
     }
+}
 
-    /// Keeps as many tasks as one message of the worker's can take, at least one; returns the others.
-    fn fit(&self, session: &Session, tasks: &mut Vec<Task>) -> Vec<Task> {
-        let room = message_room(session);
-        let mut bytes = 0;
-        let count = tasks
-            .iter()
-            .take_while(|task| {
-                bytes += size_of_task(task);
-                bytes <= room
-            })
-            .count();
-        tasks.split_off(count.max(1).min(tasks.len()))
+/// Tasks that no answer has yet; what is left of them goes back.
+struct Taken {
+    core: Arc<Core>,
+    tasks: Vec<Task>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for task in self.tasks.drain(..) {
+            self.core.return_unsent(task);
+        }
     }
+}
+
+/// Keeps as many tasks as one message of the worker's can take, at least one; gives the others.
+fn fit(session: &Session, tasks: &mut Vec<Task>) -> Vec<Task> {
+    let room = message_room(session);
+    let mut bytes = 0;
+    let count = tasks
+        .iter()
+        .take_while(|task| {
+            bytes += size_of_task(task);
+            bytes <= room
+        })
+        .count();
+    tasks.split_off(count.max(1).min(tasks.len()))
 }
 
 /// The task side of a stream.
@@ -280,6 +299,10 @@ impl Core {
         }
         let warnings = self.warnings_for(&row).await?;
         let session = self.sessions.keep(row);
+        if !is_resumed {
+            // A new session holds nothing.
+            session.take_in([]);
+        }
         Ok(Registered {
             session: session.row.id,
             resumed: is_resumed,
@@ -302,6 +325,24 @@ impl Core {
         Ok(warnings)
     }
 
+    /// Reads what a session held before this node heard of it, once: what its worker lists no more must be noticed.
+    async fn take_in_rows(&self, session: &Session) -> Result<(), Error> {
+        if session.has_rows() {
+            return Ok(());
+        }
+        let mut held = Vec::new();
+        for row in self.store.held_by_session(session.row.id, HELD_ROWS_MAX).await.map_err(Error::Store)? {
+            // Without its execution a row is nobody's; it goes with its session.
+            let execution = self.store.execution(&Find::Key(row.execution)).await.map_err(Error::Store)?;
+            let Some(execution) = execution else { continue };
+            let delivery = DeliveryRef { unit: row.unit.clone(), delivery: row.delivery };
+            held.push((TaskToken { execution: row.execution, uid: execution.uid, delivery }, row));
+        }
+        self.sessions.list(session.row.id, held.iter().map(|(token, _)| token.execution));
+        session.take_in(held);
+        Ok(())
+    }
+
     /// Asks an execution about a token that a worker lists.
     async fn look(self: &Arc<Self>, token: &TaskToken) -> Result<Look, Error> {
         let standing = match self.read(token.execution, true).await {
@@ -310,12 +351,15 @@ impl Core {
             Err(error) => return Err(error),
         };
         let state = standing.filter(|standing| standing.row.uid == token.uid).map(|standing| standing.state);
-        let Some(state) = state else { return Ok(Look { is_wanted: false, heartbeat_timeout: None, held: None }) };
+        let Some(state) = state else {
+            return Ok(Look { is_wanted: false, dispatch_time: None, heartbeat_timeout: None, held: None });
+        };
         let rows = self.store.held_by_execution(token.execution).await.map_err(Error::Store)?;
         let is_it =
             |row: &crate::store::HeldRow| row.unit == token.delivery.unit && row.delivery == token.delivery.delivery;
         Ok(Look {
             is_wanted: state.delivery_wanted(&token.delivery),
+            dispatch_time: state.dispatch_time(&token.delivery),
             heartbeat_timeout: state.heartbeat_timeout(&token.delivery),
             held: rows.into_iter().find(is_it),
         })

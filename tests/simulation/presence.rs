@@ -85,9 +85,9 @@ async fn a_silent_session_is_lost_with_its_tasks() {
     orbit.start("one", "e").await;
     let task = orbit.task(session).await;
     orbit.hold(session, &[&task], 60).await;
-    pass(20.0).await;
-    assert_eq!(orbit.step("e", "a").await, StepState::Running);
     pass(15.0).await;
+    assert_eq!(orbit.step("e", "a").await, StepState::Running);
+    pass(10.0).await;
     assert_eq!(orbit.count("e", ended(EndReason::SessionLost)).await, 1);
     let lost = orbit.engine.heartbeat(session, vec![listed(&task)]).await;
     assert!(matches!(lost, Err(Error::SessionNotFound)));
@@ -174,14 +174,24 @@ async fn beats_keep_a_task_and_listing_alone_does_not() {
     orbit.hold(session, &[&task], 10).await;
     let again = orbit.task(session).await;
     assert_eq!((again.delivery.attempt, again.delivery.progress.as_ref().unwrap().as_str()), (2, "7"));
-    let failed = orbit.count("e", |kind| matches!(kind, EventKind::AttemptFailed { failure, .. } if &*failure.code == "HEARTBEAT_TIMEOUT")).await;
+    let failed = orbit
+        .count(
+            "e",
+            |kind| matches!(kind, EventKind::AttemptFailed { failure, .. } if &*failure.code == "HEARTBEAT_TIMEOUT"),
+        )
+        .await;
     assert_eq!(failed, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_without_any_beat_fails_after_its_heartbeat_timeout() {
     let orbit = orbit();
-    orbit.deploy("beat", "tasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1, heartbeat_timeout: 12s, retry: {max_attempts: 1}}\n").await;
+    orbit
+        .deploy(
+            "beat",
+            "tasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1, heartbeat_timeout: 12s, retry: {max_attempts: 1}}\n",
+        )
+        .await;
     let session = orbit.worker(&["a@1"]).await;
     orbit.start("beat", "e").await;
     orbit.task(session).await;

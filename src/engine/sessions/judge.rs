@@ -36,6 +36,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
     let mut round = 0_u32;
     loop {
         tokio::select! {
+            biased;
             () = core.stop.cancelled() => break,
             () = crate::clock::sleep(interval) => {}
         }
@@ -77,7 +78,7 @@ impl Judge {
         }
         let now = core.clock.now();
         let third = core.config.settings.session_timeout / 3;
-        let (contacts, held) = core.sessions.changes(third, now);
+        let (contacts, held) = core.sessions.changes(third);
         if contacts.is_empty() && held.is_empty() {
             return Ok(());
         }

@@ -10,8 +10,8 @@ use std::{
 /// A token that a heartbeat listed.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Listed {
-    /// Since when it is listed.
-    since: Timestamp,
+    /// When it was last listed.
+    list_time: Timestamp,
     /// Newest progress or explicit beat; at first, when it was first listed.
     beat_time: Timestamp,
     progress: Option<Payload>,
@@ -29,6 +29,8 @@ pub(in crate::engine) struct Listed {
 pub(in crate::engine) struct Look {
     /// Whether its work is wanted.
     pub(in crate::engine) is_wanted: bool,
+    /// When it was handed out; absent if it is out no more.
+    pub(in crate::engine) dispatch_time: Option<Timestamp>,
     /// Longest time between two beats.
     pub(in crate::engine) heartbeat_timeout: Option<Duration>,
     /// Its row in `held`, if it was there before this node knew the token.
@@ -51,7 +53,7 @@ impl Tokens {
         now: Timestamp,
     ) {
         let listed = self.by_token.entry(token).or_insert_with(|| Listed {
-            since: now,
+            list_time: now,
             beat_time: now,
             progress: None,
             look: None,
@@ -59,12 +61,26 @@ impl Tokens {
             is_held: false,
             is_dirty: false,
         });
+        listed.list_time = now;
         listed.is_dirty |= listed.missing_since.take().is_some() && listed.is_held;
         if is_beat || progress.is_some() {
             listed.beat_time = now;
             listed.progress = progress.or(listed.progress.take());
             listed.is_dirty = true;
         }
+    }
+
+    /// A row from the store: the token was held before this node heard of its session.
+    pub(in crate::engine) fn take_in(&mut self, token: TaskToken, row: &HeldRow) {
+        self.by_token.entry(token).or_insert_with(|| Listed {
+            list_time: row.beat_time,
+            beat_time: row.beat_time,
+            progress: row.progress.clone().map(Payload::from_json),
+            look: None,
+            missing_since: row.missing_since,
+            is_held: true,
+            is_dirty: false,
+        });
     }
 
     /// Tokens that the heartbeat at `now` did not list: those with a row are missing from now on, the others are left
@@ -162,13 +178,14 @@ impl Tokens {
         std::mem::take(&mut self.by_token).into_iter().map(|(token, listed)| (token, listed.progress)).collect()
     }
 
-    /// Rows that are behind, or that are due for the first time: after a third of the session timeout, at once with
-    /// progress or for a step that wants beats.
-    pub(in crate::engine) fn rows_to_write(&self, session: SessionId, third: Duration, now: Timestamp) -> Vec<HeldRow> {
+    /// Rows that are behind, or that are due for the first time: once a token is listed a third of the session timeout
+    /// after it was handed out, at once with progress or for a step that wants beats.
+    pub(in crate::engine) fn rows_to_write(&self, session: SessionId, third: Duration) -> Vec<HeldRow> {
         let mut rows = Vec::new();
         for (token, listed) in &self.by_token {
             let Some(look) = listed.look.as_ref().filter(|look| look.is_wanted) else { continue };
-            let is_due = !listed.is_held && (now.since(listed.since) >= third || look.heartbeat_timeout.is_some());
+            let is_old = look.dispatch_time.is_some_and(|time| listed.list_time.since(time) >= third);
+            let is_due = !listed.is_held && (is_old || look.heartbeat_timeout.is_some());
             if is_due || listed.is_dirty {
                 rows.push(HeldRow {
                     session,
