@@ -93,11 +93,13 @@ fn fold(definition: Arc<Definition>, loaded: Loaded) -> Result<Box<Hot>, Unreada
         .snapshot
         .filter(|snapshot| snapshot.format == EVENT_FORMAT && snapshot.definition_hash == definition.hash)
         .and_then(|snapshot| State::from_bytes(definition.clone(), &snapshot.bytes));
+    // A row may begin before the snapshot that it reaches beyond.
+    let included = state.as_ref().map_or(0, State::last_number);
     let mut tail_bytes = 0;
     for row in &loaded.history {
         for event in decode_batch(&row.events, row.format, &resolve)? {
             match &mut state {
-                Some(state) if event.number <= state.last_number() => {}
+                Some(_) if event.number <= included => {}
                 Some(state) if event.number == state.last_number() + 1 => state.evolve(&event),
                 None if event.number == 1 && matches!(event.kind, EventKind::ExecutionCreated(_)) => {
                     state = Some(State::begin(definition.clone(), &event));
