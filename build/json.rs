@@ -45,7 +45,7 @@ fn message(message: &MessageDescriptor, out: &mut String) -> Result<(), Error> {
             writeln!(read, "{place} => reader.arm::<{c}, _, _>(&mut self.{slot}, {variant}, from),")?;
             writeln!(
                 write,
-                "if let Some({variant}(value)) = &self.{slot} {{ writer.plain::<{c}, _>({json:?}, value); }}"
+                "if let Some({variant}(value)) = &self.{slot} {{ writer.always::<{c}, _>({json:?}, value); }}"
             )?;
             continue;
         }

@@ -39,9 +39,6 @@ const HEADERS_BYTES_MAX: u32 = 16 * 1024;
 /// Most connections at once. The next ones wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 10_000;
 
-/// Age at which a connection gets GOAWAY, before it is moved by up to a tenth: load spreads over the servers there are.
-const AGE: Duration = Duration::from_mins(30);
-
 /// How long polls may still finish on an aged connection before watches are asked to end.
 const WATCH_GRACE: Duration = Duration::from_mins(1);
 
@@ -76,6 +73,8 @@ pub(super) struct Connections {
     pub(super) router: Router,
     /// Moves the age of each.
     pub(super) entropy: Arc<dyn Entropy>,
+    /// Age at which each gets GOAWAY, before it is moved by up to a tenth.
+    pub(super) age: Duration,
     /// Ends the accepting, and sends GOAWAY on each.
     pub(super) drain: CancellationToken,
     /// Cuts each.
@@ -127,7 +126,7 @@ impl Connections {
                 })
                 .service(self.router.clone())
         };
-        let age = self.age();
+        let age = moved(self.age, &*self.entropy);
         let (drain, cut) = (self.drain.clone(), self.cut.clone());
         async move {
             let _present = telemetry::Present::new(telemetry::CONNECTIONS);
@@ -163,12 +162,13 @@ impl Connections {
             }
         }
     }
+}
 
-    fn age(&self) -> Duration {
-        let tenth = AGE / 10;
-        let moved = self.entropy.number() % u64::try_from(2 * tenth.as_millis()).expect("minutes are few milliseconds");
-        AGE - tenth + Duration::from_millis(moved)
-    }
+/// A span that is up to a tenth shorter or longer: what began together does not end together.
+pub(super) fn moved(span: Duration, entropy: &dyn Entropy) -> Duration {
+    let tenth = span / 10;
+    let width = u64::try_from(2 * tenth.as_micros()).unwrap_or(u64::MAX).max(1);
+    span - tenth + Duration::from_micros(entropy.number() % width)
 }
 
 /// Why a connection is asked to end.

@@ -36,8 +36,23 @@ pub struct Options {
     pub allow_anonymous: bool,
     /// How long to serve on as "not ready" after the end was asked for.
     pub drain_delay: Duration,
-    /// After that, how long calls that run may take before they are cut off.
+    /// After that, how long calls that run may take before they are cut off. Default 20 s.
     pub drain_timeout: Duration,
+    /// Age at which a connection gets GOAWAY, before it is moved by up to a tenth. Default 30 min. Calls that run end as
+    /// they would; clients connect again, so load spreads over the servers there are.
+    pub connection_age: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+            allow_anonymous: false,
+            drain_delay: Duration::ZERO,
+            drain_timeout: Duration::from_secs(20),
+            connection_age: Duration::from_mins(30),
+        }
+    }
 }
 
 impl Options {
@@ -49,6 +64,7 @@ impl Options {
             allow_anonymous: config.allow_anonymous,
             drain_delay: config.tuning.drain_delay,
             drain_timeout: config.tuning.drain_timeout,
+            ..Self::default()
         }
     }
 }
@@ -142,7 +158,14 @@ impl Server {
         let background = TaskTracker::new();
         background.spawn(beacon.clone().probe(engine.store().clone(), over.clone()));
         background.spawn(telemetry::keep(over.clone()));
-        let connections = Connections { router, entropy, drain: drain.clone(), cut: cut.clone(), open: open.clone() };
+        let connections = Connections {
+            router,
+            entropy,
+            age: options.connection_age,
+            drain: drain.clone(),
+            cut: cut.clone(),
+            open: open.clone(),
+        };
         background.spawn(connections.accept(listener));
 
         shutdown.await;

@@ -65,6 +65,16 @@ pub fn to_string<M: Message>(message: &M) -> Result<String, Unwritable> {
     writer.finish()
 }
 
+/// As [`to_string`], without zero scalars, empty lists and empty maps. Reading it gives the same message.
+///
+/// # Errors
+/// As [`to_string`].
+pub fn to_string_sparse<M: Message>(message: &M) -> Result<String, Unwritable> {
+    let mut writer = Writer::sparse();
+    writer.object(|writer| message.write(writer));
+    writer.finish()
+}
+
 /// Writes a message as JSON text, indented by two spaces, payloads too.
 ///
 /// # Errors

@@ -39,7 +39,7 @@ fn parse(request: &proto::DeployDefinitionRequest) -> Answer<(Definition, Vec<Fa
             Ok((definition, warnings, source.clone()))
         }
         Some(Content::Definition(message)) => {
-            let text = json::to_string(message)
+            let text = json::to_string_sparse(message)
                 .map_err(|why| Invalid::field("definition", format!("has no JSON form: {why}")))?;
             // The places in a text that the caller never saw would only mislead.
             let without_places = |faults: Vec<Fault>| {

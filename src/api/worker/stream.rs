@@ -8,7 +8,7 @@
 //!   the session over. What was read before is answered first.
 
 use super::reader::{self, Note};
-use crate::api::{call::Calls, render, status::Refusal};
+use crate::api::{call::Calls, connection::moved, render, status::Refusal};
 use crate::clock::{self, Entropy};
 use crate::engine::{self, Engine, Outlet};
 use crate::proto::worker::{StreamTasksRequest, StreamTasksResponse};
@@ -47,9 +47,7 @@ impl Streams {
     /// Answers at once; the first frame is read, and judged, by the stream itself: a client may well wait for the
     /// answer's headers before it sends anything.
     pub(super) fn open(&self, engine: Engine, calls: Calls, inbound: Streaming<StreamTasksRequest>) -> Frames {
-        let tenth = AGE / 10;
-        let moved = self.entropy.number() % u64::try_from(2 * tenth.as_millis()).expect("minutes are few milliseconds");
-        let age = AGE - tenth + Duration::from_millis(moved);
+        let age = moved(AGE, &*self.entropy);
         let start = Phase::Starting(Box::new(Start { engine, calls, inbound, age }));
         Box::pin(stream::unfold(start, |phase| async move {
             let mut writer = match phase {

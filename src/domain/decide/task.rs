@@ -17,8 +17,8 @@ use crate::domain::{
 };
 use std::time::Duration;
 
-/// Room in a message for all of a task but its payloads.
-const MESSAGE_OVERHEAD: usize = 64 * 1024;
+/// Room in a message for all of a task but its payloads. Well below the smallest message that a worker may name.
+const MESSAGE_OVERHEAD: usize = 16 * 1024;
 
 /// The generation of a unit: nothing runs again yet.
 const GENERATION: u32 = 1;

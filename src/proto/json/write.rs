@@ -12,11 +12,20 @@ pub struct Unwritable(String);
 /// JSON text in the making.
 #[derive(Debug, Default)]
 pub struct Writer {
+    /// Whether fields without presence are left out where they have their default.
+    sparse: bool,
     text: String,
     fault: Option<Unwritable>,
 }
 
 impl Writer {
+    /// Leaves out what says nothing: zero scalars, empty lists and maps. For readers that take a field that is there
+    /// for one that was meant.
+    #[must_use]
+    pub fn sparse() -> Self {
+        Self { sparse: true, ..Self::default() }
+    }
+
     /// The text.
     ///
     /// # Errors
@@ -65,7 +74,14 @@ impl Writer {
     }
 
     /// Writes a field that always has a value.
-    pub fn plain<C: Codec<T>, T>(&mut self, name: &str, value: &T) {
+    pub fn plain<C: Codec<T>, T: Default + PartialEq>(&mut self, name: &str, value: &T) {
+        if !self.sparse || *value != T::default() {
+            self.always::<C, T>(name, value);
+        }
+    }
+
+    /// Writes a field that is set, whatever its value.
+    pub fn always<C: Codec<T>, T>(&mut self, name: &str, value: &T) {
         self.name(name);
         C::write(value, self);
     }
@@ -73,24 +89,30 @@ impl Writer {
     /// Writes a field unless it is unset.
     pub fn optional<C: Codec<T>, T>(&mut self, name: &str, value: &Option<T>) {
         if let Some(value) = value {
-            self.plain::<C, T>(name, value);
+            self.always::<C, T>(name, value);
         }
     }
 
     /// Writes a list.
     pub fn list<C: Codec<T>, T>(&mut self, name: &str, values: &[T]) {
+        if self.sparse && values.is_empty() {
+            return;
+        }
         self.name(name);
         self.array(values, C::write);
     }
 
     /// Writes a map, by its keys' order: the same message gives the same text.
     pub fn map<C: Codec<T>, T>(&mut self, name: &str, values: &HashMap<String, T>) {
+        if self.sparse && values.is_empty() {
+            return;
+        }
         let mut entries: Vec<_> = values.iter().collect();
         entries.sort_by_key(|(key, _)| *key);
         self.name(name);
         self.object(|writer| {
             for (key, value) in entries {
-                writer.plain::<C, T>(key, value);
+                writer.always::<C, T>(key, value);
             }
         });
     }

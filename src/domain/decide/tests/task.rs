@@ -90,7 +90,7 @@ fn an_input_that_the_worker_cannot_take_fails_the_step() {
     check(
         lines,
         given([]),
-        when(1.0, dispatch_to("a", 64 * 1024 + 6)),
+        when(1.0, dispatch_to("a", 16 * 1024 + 6)),
         then(
             Outcome::Done,
             &[
@@ -100,7 +100,7 @@ fn an_input_that_the_worker_cannot_take_fails_the_step() {
             ],
         ),
     );
-    check(lines, given([]), when(1.0, dispatch_to("a", 64 * 1024 + 7)), then(Outcome::Done, &["a dispatched 1/1"]));
+    check(lines, given([]), when(1.0, dispatch_to("a", 16 * 1024 + 7)), then(Outcome::Done, &["a dispatched 1/1"]));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn progress_goes_to_the_next_delivery_if_it_fits() {
     run.at(1.0, lost(1));
     assert_eq!(run.dispatch_at(2.0, "a", WIDE).progress, Some(json("\"half way\"")));
     run.at(2.0, lost(2));
-    assert_eq!(run.dispatch_at(2.0, "a", 64 * 1024 + 8).progress, None, "the task goes out without it");
+    assert_eq!(run.dispatch_at(2.0, "a", 16 * 1024 + 8).progress, None, "the task goes out without it");
 }
 
 // Success.

@@ -1,0 +1,16 @@
+//! The interfaces, from outside: a real server on a free port, a real gRPC client, raw HTTP.
+//!
+//! One happy path and each error of each rpc; not the rules again. Names begin with the field case they answer, if any.
+
+#![allow(clippy::disallowed_methods, reason = "tests measure real time where a promise is about it")]
+
+mod definitions;
+mod executions;
+mod harness;
+mod health;
+mod history;
+mod http;
+mod limits;
+mod shutdown;
+mod stream;
+mod workers;
