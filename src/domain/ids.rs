@@ -75,7 +75,7 @@ pub struct ExecutionKey(pub i64);
 pub struct TaskToken {
     /// Row of the execution.
     pub execution: ExecutionKey,
-    /// Uid of the execution, which nobody can guess.
+    /// Uid of the execution, which nobody can guess: 74 of its bits are random.
     pub uid: Uid,
     /// Delivery in the execution.
     pub delivery: DeliveryRef,
