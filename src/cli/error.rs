@@ -123,7 +123,14 @@ fn sentence(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let reason = reason(status).unwrap_or_else(|| code_name(status.code()).to_owned());
     write!(text, " ({reason})").expect("a string takes everything");
-    for violation in status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default() {
+    let violations = status.get_details_bad_request().map(|bad| bad.field_violations).unwrap_or_default();
+    // One alone is usually the message already.
+    if let [only] = &violations[..]
+        && status.message().contains(&only.description)
+    {
+        return text;
+    }
+    for violation in violations {
         let field = if violation.field.is_empty() { String::new() } else { format!("{}: ", violation.field) };
         write!(text, "\n  {field}{}", violation.description).expect("a string takes everything");
     }
@@ -176,5 +183,41 @@ fn hint(status: &Status) -> String {
         | ErrorReason::RouteNotFound
         | ErrorReason::MethodNotAllowed
         | ErrorReason::MediaTypeUnsupported => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic_types::{ErrorDetails, FieldViolation};
+
+    fn refused(message: &str, violations: &[(&str, &str)]) -> Status {
+        let violations: Vec<_> = violations.iter().map(|(field, text)| FieldViolation::new(*field, *text)).collect();
+        let mut details = ErrorDetails::with_bad_request(violations);
+        details.set_error_info("FIELD_VIOLATION", "orbit", [("a".to_owned(), "b".to_owned())]);
+        Status::with_error_details(Code::InvalidArgument, message, details)
+    }
+
+    #[test]
+    fn all_bad_fields_are_told_and_one_alone_once() {
+        let two = refused("2 fields are wrong", &[("id", "is empty"), ("input", "is no JSON")]);
+        assert_eq!(sentence(&two), "2 fields are wrong (FIELD_VIOLATION)\n  id: is empty\n  input: is no JSON");
+        let one = refused("id: is empty", &[("id", "is empty")]);
+        assert_eq!(sentence(&one), "id: is empty (FIELD_VIOLATION)");
+    }
+
+    #[test]
+    fn an_error_without_a_reason_has_the_name_of_its_code() {
+        assert_eq!(sentence(&Status::unauthenticated("who are you?")), "who are you? (UNAUTHENTICATED)");
+        assert_eq!(Error::from(Status::unauthenticated("")).exit(), Exit::Credentials);
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_temporary_and_not_the_servers_word() {
+        let broken = Status::from_error(Box::new(std::io::Error::other("connection reset")));
+        assert!(is_transport(&broken) && is_temporary(&broken));
+        assert_eq!(Error::from(broken).exit(), Exit::Unavailable);
+        assert!(is_temporary(&Status::unavailable("draining")) && !is_transport(&Status::unavailable("draining")));
+        assert!(!is_temporary(&Status::not_found("no")));
     }
 }

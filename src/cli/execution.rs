@@ -160,8 +160,7 @@ pub(super) fn show(execution: &Execution, output: Output) -> Result<(), Error> {
     table.field("Started", output.time(execution.start_time.as_ref()));
     if let Some(close) = &execution.close_time {
         table.field("Closed", format!("{}, after {}", output.time(Some(close)), lifetime(execution)));
-    }
-    if let Some(expire) = &execution.expire_time {
+    } else if let Some(expire) = &execution.expire_time {
         table.field("Times out", output.time(Some(expire)));
     }
     table.field("Labels", labels(execution));
@@ -227,7 +226,7 @@ fn step_detail(step: &StepStatus, output: Output) -> String {
     match step.state() {
         State::Scheduled => format!("waits for a worker of {} in queue {}", step.task, step.queue),
         State::BackingOff => format!("next attempt {}; {}", wake(), failure()),
-        State::Sleeping => format!("until {}", wake()),
+        State::Sleeping => format!("wakes {}", wake()),
         State::Awaiting if step.wake_time.is_some() => format!("times out {}", wake()),
         State::Succeeded => json_text(step.output.as_ref()),
         State::Failed => failure(),

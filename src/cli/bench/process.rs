@@ -51,7 +51,9 @@ impl Server {
                 .map_err(|error| Error::failure(format!("cannot make {}: {error}", directory.display())))?;
         }
         let db = format!("sqlite:{}", database.display());
-        let mut child = orbit(["server", "--db", &db, "--listen", "127.0.0.1:0", "--log", "warn", "-o", "json"])?
+        let mut command = orbit(["server", "--db", &db, "--listen", "127.0.0.1:0", "--log", "warn", "-o", "json"])?;
+        end_with_this_process(&mut command);
+        let mut child = command
             .stdin(Stdio::null())
             .spawn()
             .map_err(|error| Error::failure(format!("cannot start a server: {error}")))?;
@@ -177,6 +179,21 @@ fn orbit<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<Comm
     command.args(arguments).stdout(Stdio::piped()).kill_on_drop(true);
     Ok(command)
 }
+
+/// Has the kernel end the child if this process is killed: a server does not listen to its stdin as a helper does.
+#[cfg(target_os = "linux")]
+fn end_with_this_process(command: &mut Command) {
+    // SAFETY: the closure runs between fork and exec and makes one system call, which touches no memory.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_this_process(_command: &mut Command) {}
 
 fn lines(child: &mut Child) -> Lines<BufReader<ChildStdout>> {
     BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines()
