@@ -18,11 +18,14 @@ const COMPILED_MAX: usize = 1_000;
 /// How long "the latest version" is remembered: another node may deploy a newer one.
 const LATEST_AGE_MAX: Duration = Duration::from_secs(1);
 
+/// Name and version; no version for the latest.
+type Name = (Arc<str>, Option<Arc<str>>);
+
 #[derive(Default)]
 struct Known {
     by_hash: HashMap<[u8; 32], Arc<Definition>>,
-    /// By name and version; no version for the latest, with the time it was looked up.
-    by_name: HashMap<(Arc<str>, Option<Arc<str>>), ([u8; 32], Timestamp)>,
+    /// The hash behind a name, and when it was looked up.
+    by_name: HashMap<Name, ([u8; 32], Timestamp)>,
 }
 
 /// The definitions that this node has compiled.

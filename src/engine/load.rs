@@ -24,7 +24,7 @@ impl Core {
         }
         let definition = self.definition_of(loaded.row.definition_hash).await?;
         metrics::counter!(crate::telemetry::EXECUTIONS_LOADED).increment(1);
-        let folded = std::panic::catch_unwind(AssertUnwindSafe(|| fold(definition, loaded)));
+        let folded = std::panic::catch_unwind(AssertUnwindSafe(|| fold(&definition, loaded)));
         match folded.unwrap_or_else(|_| Err(Unreadable::Damaged("folding its events panicked".into()))) {
             Ok(hot) => Ok(hot),
             Err(Unreadable::Unknown(what)) => {
@@ -49,15 +49,15 @@ impl Core {
         });
         let wanted: Vec<[u8; 32]> = wanted.into_inner().into_iter().collect();
         if wanted.is_empty() {
-            return decoded.map_err(|error| unreadable(key, error));
+            return decoded.map_err(|error| unreadable(key, &error));
         }
         let payloads = by_digest(self.store.payloads(key, &wanted).await.map_err(Error::Store)?);
         decode_batch(&row.events, row.format, &|digest| payloads.get(digest).cloned())
-            .map_err(|error| unreadable(key, error))
+            .map_err(|error| unreadable(key, &error))
     }
 }
 
-fn unreadable(key: ExecutionKey, error: DecodeError) -> Error {
+fn unreadable(key: ExecutionKey, error: &DecodeError) -> Error {
     tracing::warn!(execution = key.0, %error, "events cannot be read");
     match error {
         DecodeError::Unknown { .. } => Error::EventUnknown,
@@ -84,7 +84,7 @@ fn by_digest(payloads: Vec<LargePayload>) -> BTreeMap<[u8; 32], Arc<str>> {
     payloads.into_iter().map(|payload| (payload.sha256, payload.json)).collect()
 }
 
-fn fold(definition: Arc<Definition>, loaded: Loaded) -> Result<Box<Hot>, Unreadable> {
+fn fold(definition: &Arc<Definition>, loaded: Loaded) -> Result<Box<Hot>, Unreadable> {
     let payloads = by_digest(loaded.payloads);
     let resolve = |digest: &[u8; 32]| payloads.get(digest).cloned();
     let snapshot_bytes = loaded.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len());
