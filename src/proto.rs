@@ -11,7 +11,7 @@ pub mod google {
 }
 
 /// gRPC's health service.
-#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, rustdoc::bare_urls, reason = "generated code")]
 pub mod health {
     tonic::include_proto!("grpc.health.v1");
 

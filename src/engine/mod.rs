@@ -1,8 +1,8 @@
 //! Where domain meets store and clock: every change of an execution goes through here.
 //!
-//! A command waits in its execution's [mailbox](mailbox), is decided in a [turn](turn) with whatever else waits, becomes
-//! one append in a [draft](draft), and is committed with the appends of other executions by the [committer](committer).
-//! Units that became ready are handed to workers that wait in the same commit ([dispatch](dispatch)). [Timers](timers)
+//! A command waits in its execution's [mailbox], is decided in a [turn] with whatever else waits, becomes
+//! one append in a [draft], and is committed with the appends of other executions by the [committer].
+//! Units that became ready are handed to workers that wait in the same commit ([dispatch]). [Timers](timers)
 //! and the [session loop](sessions) are callers like any other.
 //!
 //! - One write path: whoever wants a change, an RPC, a timer, a lost worker, puts a command into the mailbox.

@@ -7,7 +7,7 @@
 //!   the state as work that is due at once ([`State::work_due_now`]) and is done by the next [`Command::Wake`].
 //! - A call whose `request_id` is remembered is answered from its event before any other rule is asked.
 //!
-//! Where to look: [`start`] begins an execution, `flow` lets steps begin, `task` judges workers' reports, `timer` does
+//! Where to look: [`mod@start`] begins an execution, `flow` lets steps begin, `task` judges workers' reports, `timer` does
 //! what time makes due, `signal` and `cancel` take callers' calls; `cancel` also winds down and closes.
 
 mod cancel;

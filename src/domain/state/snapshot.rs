@@ -5,7 +5,7 @@
 //! - What comes back is equal to what went in, indexes included, since they follow from the units.
 //!
 //! # Design
-//! Fields one after another, numbers as LEB128, texts with their length before them, a digest at the end. [`stored!`]
+//! Fields one after another, numbers as LEB128, texts with their length before them, a digest at the end. `stored!`
 //! writes both directions from one list of fields, so they cannot part. Whoever changes a list raises [`FORMAT`].
 
 use super::requests::{Remembered, Requests};
