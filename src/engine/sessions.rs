@@ -150,6 +150,10 @@ impl Sessions {
     /// A session lists tokens of these executions.
     pub(super) fn list(&self, id: SessionId, executions: impl IntoIterator<Item = ExecutionKey>) {
         let mut known = self.lock();
+        // A session that was lost meanwhile lists nothing any more.
+        if !known.sessions.contains_key(&id) {
+            return;
+        }
         for key in executions {
             known.listing.entry(key).or_default().insert(id);
         }
@@ -230,7 +234,7 @@ impl Sessions {
     fn changes(&self, third: std::time::Duration) -> (Vec<(SessionId, Timestamp)>, Vec<HeldRow>) {
         let (mut contacts, mut held) = (Vec::new(), Vec::new());
         for session in self.all() {
-            let inner = session.lock();
+            let mut inner = session.lock();
             if inner.contact > inner.written {
                 contacts.push((session.row.id, inner.contact));
             }

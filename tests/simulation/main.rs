@@ -1,12 +1,24 @@
 //! The engine on the memory store, on one thread, in time that only a test moves.
 //!
-//! - [`executions`], [`workers`], [`presence`], [`faults`] and [`poison`] tell one story each: what a caller or a worker sees.
+//! - [`executions`], [`workers`], [`presence`], [`faults`] and [`poison`] tell one story each: what a caller or a worker
+//!   sees.
+//! - [`runs`] are random: a [`world`] outlives its servers, [`commands`] are sent into [`definitions`] made up for the
+//!   run, faults strike the store, and the [`journal`] of what was answered and the [`invariants`] of what is stored
+//!   must hold at every step. [`coverage`] counts what was met. A failure prints its seed; `SEED=` replays it.
 #![allow(clippy::disallowed_methods, reason = "tokio's time is paused here, so a sleep moves it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod commands;
+mod coverage;
+mod definitions;
 mod executions;
 mod faults;
 mod harness;
+mod invariants;
+mod journal;
 mod poison;
 mod presence;
+mod random;
+mod runs;
 mod workers;
+mod world;

@@ -1,11 +1,14 @@
 //! The tokens that one session lists.
 
-use crate::domain::{Payload, SessionId, TaskToken, Timestamp};
+use crate::domain::{DeliveryRef, Payload, SessionId, TaskToken, Timestamp, Uid};
 use crate::store::{ExecutionKey, HeldRow};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
     time::Duration,
 };
+use uuid::Uuid;
 
 /// A token that a heartbeat listed.
 #[derive(Clone, Debug)]
@@ -18,7 +21,7 @@ pub(in crate::engine) struct Listed {
     /// What its execution last said of it; absent if it must be asked (again).
     look: Option<Look>,
     missing_since: Option<Timestamp>,
-    /// Whether its row is in `held`.
+    /// Whether its row is in `held`, or may be: from when it is first written, since nobody knows when that is done.
     is_held: bool,
     /// Whether the row is behind.
     is_dirty: bool,
@@ -155,7 +158,7 @@ impl Tokens {
 
     /// Something happened in this execution: what was known of its tokens is in doubt.
     pub(in crate::engine) fn doubt(&mut self, key: ExecutionKey) {
-        for (_, listed) in self.by_token.iter_mut().filter(|(token, _)| token.execution == key) {
+        for (_, listed) in self.by_token.range_mut(of(key)) {
             listed.look = None;
         }
     }
@@ -166,7 +169,7 @@ impl Tokens {
     }
 
     pub(in crate::engine) fn has(&self, key: ExecutionKey) -> bool {
-        self.by_token.keys().any(|token| token.execution == key)
+        self.by_token.range(of(key)).next().is_some()
     }
 
     pub(in crate::engine) fn progress_of(&self, token: &TaskToken) -> Option<Payload> {
@@ -180,13 +183,14 @@ impl Tokens {
 
     /// Rows that are behind, or that are due for the first time: once a token is listed a third of the session timeout
     /// after it was handed out, at once with progress or for a step that wants beats.
-    pub(in crate::engine) fn rows_to_write(&self, session: SessionId, third: Duration) -> Vec<HeldRow> {
+    pub(in crate::engine) fn rows_to_write(&mut self, session: SessionId, third: Duration) -> Vec<HeldRow> {
         let mut rows = Vec::new();
-        for (token, listed) in &self.by_token {
+        for (token, listed) in &mut self.by_token {
             let Some(look) = listed.look.as_ref().filter(|look| look.is_wanted) else { continue };
             let is_old = look.dispatch_time.is_some_and(|time| listed.list_time.since(time) >= third);
             let is_due = !listed.is_held && (is_old || look.heartbeat_timeout.is_some());
             if is_due || listed.is_dirty {
+                (listed.is_held, listed.is_dirty) = (true, true);
                 rows.push(HeldRow {
                     session,
                     execution: token.execution,
@@ -206,14 +210,19 @@ impl Tokens {
 
     /// A row was written as it was at that time.
     pub(in crate::engine) fn written(&mut self, row: &HeldRow) {
-        for (token, listed) in &mut self.by_token {
-            let is_it = token.execution == row.execution
-                && token.delivery.unit == row.unit
-                && token.delivery.delivery == row.delivery;
-            if is_it {
-                listed.is_held = true;
+        for (token, listed) in self.by_token.range_mut(of(row.execution)) {
+            if token.delivery.unit == row.unit && token.delivery.delivery == row.delivery {
                 listed.is_dirty = listed.beat_time != row.beat_time || listed.missing_since != row.missing_since;
             }
         }
     }
+}
+
+/// The tokens of an execution, as a range of all.
+fn of(key: ExecutionKey) -> Range<TaskToken> {
+    let first = |key| {
+        let delivery = DeliveryRef { unit: Arc::from(""), delivery: 0 };
+        TaskToken { execution: key, uid: Uid(Uuid::nil()), delivery }
+    };
+    first(key)..first(ExecutionKey(key.0 + 1))
 }

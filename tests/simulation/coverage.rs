@@ -1,0 +1,204 @@
+//! Counts which combinations of command, state of its execution, and fault while it was under way were reached.
+//!
+//! The combinations that can occur are in `coverage.txt`, with how often the run for the record reached each. A run that
+//! meets one that is not there fails, so the table cannot fall behind.
+
+use orbit::store::ExecutionState;
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
+
+/// What a caller or a worker does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Command {
+    /// A start with an id that may be new.
+    Start,
+    /// The same start with its `request_id` again.
+    StartRepeat,
+    /// A start of the same id with another input.
+    StartOther,
+    Signal,
+    SignalRepeat,
+    Cancel,
+    Terminate,
+    Complete,
+    /// A result that breaks the contract.
+    CompleteWrong,
+    Fail,
+    Release,
+    /// A report that was made before.
+    ReportRepeat,
+    /// A report on a token that its worker has given up.
+    ReportLate,
+    Get,
+    Wait,
+    Watch,
+    Poll,
+    Stream,
+    Heartbeat,
+    Register,
+    Resume,
+    Unregister,
+}
+
+impl Command {
+    const ALL: [Self; 22] = [
+        Self::Start,
+        Self::StartRepeat,
+        Self::StartOther,
+        Self::Signal,
+        Self::SignalRepeat,
+        Self::Cancel,
+        Self::Terminate,
+        Self::Complete,
+        Self::CompleteWrong,
+        Self::Fail,
+        Self::Release,
+        Self::ReportRepeat,
+        Self::ReportLate,
+        Self::Get,
+        Self::Wait,
+        Self::Watch,
+        Self::Poll,
+        Self::Stream,
+        Self::Heartbeat,
+        Self::Register,
+        Self::Resume,
+        Self::Unregister,
+    ];
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Fault {
+    None,
+    /// A commit failed and wrote nothing.
+    CommitFails,
+    /// A commit wrote and answered that it had failed.
+    CommitLost,
+    /// A read failed.
+    ReadFails,
+    /// Another write (a session, presence) failed, having written or not.
+    WriteFails,
+    /// The server died.
+    Crash,
+    /// The wall clock jumped by an hour.
+    ClockJump,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::None,
+        Self::CommitFails,
+        Self::CommitLost,
+        Self::ReadFails,
+        Self::WriteFails,
+        Self::Crash,
+        Self::ClockJump,
+    ];
+}
+
+/// State of the execution that a command is for, when it was sent; none where there is no execution (yet).
+pub(crate) type Of = Option<ExecutionState>;
+
+/// Counters of combinations.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub(crate) struct Coverage(BTreeMap<(Command, Of, Fault), u64>);
+
+impl Coverage {
+    pub(crate) fn count(&mut self, command: Command, of: Of, fault: Fault) {
+        *self.0.entry((command, of, fault)).or_default() += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (key, count) in &other.0 {
+            *self.0.entry(*key).or_default() += count;
+        }
+    }
+
+    /// Combinations that the table does not have.
+    pub(crate) fn unknown(&self) -> Vec<String> {
+        let known = table();
+        let unknown = self.0.keys().filter(|key| !known.contains(&(key.0, key.1)));
+        unknown.map(|key| format!("{key:?}")).collect()
+    }
+
+    /// Combinations of the table that were reached less often than this.
+    pub(crate) fn rare(&self, least: u64) -> Vec<String> {
+        let mut rare = Vec::new();
+        for (command, of) in table() {
+            for fault in Fault::ALL {
+                let count = self.0.get(&(command, of, fault)).copied().unwrap_or(0);
+                if count < least {
+                    rare.push(format!("{command:?} {} {fault:?}: {count}", state_name(of)));
+                }
+            }
+        }
+        rare
+    }
+
+    /// How many combinations were reached, and the least count among those of the table.
+    pub(crate) fn summary(&self) -> (usize, u64) {
+        let counts = table()
+            .into_iter()
+            .flat_map(|(command, of)| Fault::ALL.map(|fault| self.0.get(&(command, of, fault)).copied().unwrap_or(0)));
+        (self.0.len(), counts.min().unwrap_or(0))
+    }
+
+    /// The table with its counts, as it is committed.
+    pub(crate) fn render(&self, title: &str) -> String {
+        let mut text = format!("{title}\n\n{:<14} {:<13}", "command", "state");
+        for fault in Fault::ALL {
+            write!(text, " {:>12}", format!("{fault:?}")).unwrap();
+        }
+        for (command, of) in table() {
+            write!(text, "\n{:<14} {:<13}", format!("{command:?}"), state_name(of)).unwrap();
+            for fault in Fault::ALL {
+                write!(text, " {:>12}", self.0.get(&(command, of, fault)).copied().unwrap_or(0)).unwrap();
+            }
+        }
+        text.push('\n');
+        text
+    }
+}
+
+fn state_name(of: Of) -> String {
+    of.map_or_else(|| "-".to_owned(), |state| format!("{state:?}"))
+}
+
+pub(crate) fn path() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/simulation/coverage.txt"))
+}
+
+/// The combinations of command and state that can occur; each can with every fault.
+fn table() -> Vec<(Command, Of)> {
+    let mut table = Vec::new();
+    for command in Command::ALL {
+        match command {
+            // Before there is an execution, and whatever has become of it.
+            Command::Start | Command::StartRepeat => {
+                table.push((command, None));
+                table.extend(ExecutionState::ALL.map(|state| (command, Some(state))));
+            }
+            Command::StartOther
+            | Command::Signal
+            | Command::SignalRepeat
+            | Command::Cancel
+            | Command::Terminate
+            | Command::ReportRepeat
+            | Command::ReportLate
+            | Command::Get
+            | Command::Wait
+            | Command::Watch => table.extend(ExecutionState::ALL.map(|state| (command, Some(state)))),
+            // A worker that has not given its task up reports on it whatever has become of its execution.
+            Command::Complete | Command::CompleteWrong | Command::Fail | Command::Release => {
+                table.extend(ExecutionState::ALL.map(|state| (command, Some(state))));
+            }
+            Command::Poll
+            | Command::Stream
+            | Command::Heartbeat
+            | Command::Register
+            | Command::Resume
+            | Command::Unregister => table.push((command, None)),
+        }
+    }
+    table
+}

@@ -1,0 +1,204 @@
+//! What must be true of every store at every moment, and of every state that was read.
+
+use orbit::domain::{Event, EventKind, ExecutionKey, Phase, State, Uid, Unit, definition::Definition};
+use orbit::engine::Standing;
+use orbit::store::{ExecutionRow, ExecutionState, HistoryRow, ListFilter, MemoryStore, Pool, ReadyRow, Store};
+use orbit::wire::event::decode_batch;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// One execution as the store has it.
+pub(crate) struct History {
+    pub(crate) row: ExecutionRow,
+    pub(crate) events: Vec<Event>,
+    rows: Vec<HistoryRow>,
+}
+
+/// All of them.
+pub(crate) struct Histories {
+    by_key: BTreeMap<ExecutionKey, History>,
+    by_uid: BTreeMap<Uid, ExecutionKey>,
+}
+
+impl Histories {
+    pub(crate) async fn read(store: &MemoryStore) -> Self {
+        let (mut by_key, mut by_uid) = (BTreeMap::new(), BTreeMap::new());
+        for row in store.list(&ListFilter::default(), None, 10_000).await.unwrap() {
+            by_uid.insert(row.uid, row.key);
+            by_key.insert(row.key, history(store, row).await);
+        }
+        Self { by_key, by_uid }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &History> {
+        self.by_key.values()
+    }
+
+    pub(crate) fn by_key(&self, key: ExecutionKey) -> &History {
+        &self.by_key[&key]
+    }
+
+    pub(crate) fn by_uid(&self, uid: Uid) -> Option<&History> {
+        self.by_uid.get(&uid).map(|key| &self.by_key[key])
+    }
+
+    pub(crate) fn event(&self, uid: Uid, number: u64) -> &Event {
+        let history = self.by_uid(uid).expect("what is in the journal is in the store");
+        let found = history.events.get(usize::try_from(number).unwrap() - 1);
+        found.unwrap_or_else(|| panic!("event {number} of {} is lost", history.row.id))
+    }
+
+    pub(crate) fn has(&self, uid: Uid, is_it: impl Fn(&EventKind) -> bool) -> bool {
+        self.by_uid(uid).is_some_and(|history| history.events.iter().any(|event| is_it(&event.kind)))
+    }
+
+    /// Nothing that was there is gone or has changed.
+    pub(crate) fn goes_on_from(&self, earlier: &Self) {
+        for (key, before) in &earlier.by_key {
+            let now = self.by_key.get(key).expect("no execution goes away");
+            assert!(now.rows.starts_with(&before.rows), "history of {} has changed", before.row.id);
+            if before.row.state.is_closed() {
+                assert_eq!(now.rows.len(), before.rows.len(), "closed stays closed: {}", before.row.id);
+                assert_eq!(now.row, before.row, "a closed execution's row stays as it is");
+            }
+        }
+    }
+
+    /// A digest of everything, to compare two runs.
+    pub(crate) fn digest(&self) -> [u8; 16] {
+        let text: Vec<String> = self.all().map(|history| format!("{:?} {:?}", history.row, history.rows)).collect();
+        let parts: Vec<&[u8]> = text.iter().map(String::as_bytes).collect();
+        orbit::domain::digest16(&parts)
+    }
+}
+
+async fn history(store: &MemoryStore, row: ExecutionRow) -> History {
+    let rows = store.history(row.key, 0, 100_000, usize::MAX).await.unwrap();
+    let mut events = Vec::new();
+    for stored in &rows {
+        let decoded = decode_batch(&stored.events, stored.format, &|_| None).expect("what was written is readable");
+        assert_eq!(decoded.first().map(|event| event.number), Some(stored.first_number));
+        assert_eq!(decoded.last().map(|event| event.number), Some(stored.last_number));
+        events.extend(decoded);
+    }
+    History { row, events, rows }
+}
+
+/// The state after the first `count` events.
+pub(crate) fn replay(definition: &Arc<Definition>, events: &[Event], count: usize) -> State {
+    let mut state = State::begin(definition.clone(), &events[0]);
+    for event in &events[1..count] {
+        state.evolve(event);
+    }
+    state
+}
+
+/// A state that was read is the one that the history gives.
+pub(crate) fn check_standing(standing: &Standing, histories: &Histories) {
+    let history = histories.by_key(standing.row.key);
+    let count = usize::try_from(standing.state.last_number()).unwrap();
+    assert!(count <= history.events.len(), "{} was read ahead of its history", history.row.id);
+    let replayed = replay(standing.state.definition(), &history.events, count);
+    assert_eq!(*standing.state, replayed, "the live state of {} is not what its history gives", history.row.id);
+    assert_eq!(standing.row.state, state_of(replayed.phase()));
+    assert_eq!(standing.row.close_time, replayed.close_time());
+}
+
+/// Everything that one moment of a store can be held to.
+pub(crate) async fn check(
+    store: &MemoryStore,
+    definitions: &BTreeMap<Arc<str>, Arc<Definition>>,
+    pools: &[Pool],
+) -> Histories {
+    let histories = Histories::read(store).await;
+    let mut counts: BTreeMap<ExecutionState, u64> = BTreeMap::new();
+    let mut ready: BTreeSet<(ExecutionKey, Unit)> = BTreeSet::new();
+    for pool in pools {
+        let rows: Vec<ReadyRow> = store.ready(pool, 100_000).await.unwrap();
+        for row in rows {
+            assert!(ready.insert((row.execution, row.unit.unit.clone())), "a unit waits twice");
+        }
+    }
+    for history in histories.all() {
+        *counts.entry(history.row.state).or_default() += 1;
+        let definition = &definitions[&history.row.workflow];
+        check_history(history);
+        let state = replay(definition, &history.events, history.events.len());
+        assert_eq!(history.row.state, state_of(state.phase()), "the row of {} says another state", history.row.id);
+        assert_eq!(history.row.close_time, state.close_time());
+        assert_eq!(history.row.quarantined, None, "{} was set aside", history.row.id);
+        let waiting: BTreeSet<_> = state.waiting().map(|waiting| (history.row.key, waiting.unit)).collect();
+        let rows: BTreeSet<_> = ready.iter().filter(|(key, _)| *key == history.row.key).cloned().collect();
+        assert_eq!(rows, waiting, "ready rows of {} are not what waits", history.row.id);
+        if let Some(deadline) = state.deadline() {
+            let wake_time = history.row.wake_time;
+            assert!(
+                wake_time.is_some_and(|time| time <= deadline),
+                "{} is woken at {wake_time:?}, later than {deadline:?}",
+                history.row.id
+            );
+        }
+        if state.is_closed() {
+            assert_eq!(history.row.wake_time, None);
+        }
+    }
+    let stored = store.count().await.unwrap();
+    counts.retain(|_, count| *count > 0);
+    let stored: BTreeMap<_, _> = stored.into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(stored, counts, "counters are not what there is");
+    histories
+}
+
+/// Numbers without gaps, times that never go back, each unit resolved once, nothing after the close.
+fn check_history(history: &History) {
+    let mut resolved = BTreeSet::new();
+    let mut accepted = BTreeSet::new();
+    for (position, event) in history.events.iter().enumerate() {
+        assert_eq!(event.number, position as u64 + 1, "numbers of {} have a gap", history.row.id);
+        assert!(position == 0 || event.time >= history.events[position - 1].time, "time went back");
+        match &event.kind {
+            EventKind::StepSucceeded { unit, .. }
+            | EventKind::StepFailed { unit, .. }
+            | EventKind::StepSkipped { unit, .. }
+            | EventKind::StepCancelled { unit } => {
+                assert!(resolved.insert(unit.clone()), "{unit} of {} was resolved twice", history.row.id);
+            }
+            EventKind::StepDispatched { unit, delivery, .. } => {
+                assert!(accepted.insert((unit.clone(), *delivery)), "a delivery number was used twice");
+            }
+            EventKind::ExecutionSucceeded { .. }
+            | EventKind::ExecutionFailed { .. }
+            | EventKind::ExecutionCancelled
+            | EventKind::ExecutionTimedOut
+            | EventKind::ExecutionTerminated { .. } => {
+                assert_eq!(position + 1, history.events.len(), "something follows the close of {}", history.row.id);
+            }
+            EventKind::ExecutionCreated(_)
+            | EventKind::StepScheduled { .. }
+            | EventKind::TaskHeld { .. }
+            | EventKind::DeliveryEnded { .. }
+            | EventKind::AttemptFailed { .. }
+            | EventKind::SleepStarted { .. }
+            | EventKind::AwaitStarted { .. }
+            | EventKind::SignalReceived { .. }
+            | EventKind::SignalExpired { .. }
+            | EventKind::LateSuccess { .. }
+            | EventKind::WindDownStarted { .. }
+            | EventKind::Woke => {}
+        }
+    }
+}
+
+fn state_of(phase: Phase) -> ExecutionState {
+    match phase {
+        Phase::Running => ExecutionState::Running,
+        Phase::WindingDown => ExecutionState::WindingDown,
+        Phase::Succeeded => ExecutionState::Succeeded,
+        Phase::Failed => ExecutionState::Failed,
+        Phase::Cancelled => ExecutionState::Cancelled,
+        Phase::TimedOut => ExecutionState::TimedOut,
+        Phase::Terminated => ExecutionState::Terminated,
+    }
+}

@@ -1,0 +1,163 @@
+//! What callers and workers were told: the oracle is this, not the database.
+//!
+//! Whatever was acknowledged must be in the history, then and for ever; whatever was refused must not.
+
+use crate::{definitions::WRONG_OUTPUT, invariants::Histories};
+use orbit::domain::{
+    DeliveryRef, EndReason, Event, EventKind, ExecutionKey, Payload, RefusalReason, ReportOutcome, RequestKey,
+    TaskToken, Uid, code,
+};
+use orbit::engine::Standing;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What a report says.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Content {
+    Complete(Payload),
+    Fail,
+    Release,
+}
+
+/// What an acknowledged call did.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Call {
+    Signal { payload: Payload },
+    Cancel,
+    Terminate,
+}
+
+/// All that was acknowledged.
+#[derive(Default)]
+pub(crate) struct Journal {
+    /// Uid of each id that was started.
+    started: BTreeMap<Arc<str>, Uid>,
+    recorded: Vec<(Uid, u64, Call, Option<RequestKey>)>,
+    by_request: BTreeMap<[u8; 16], u64>,
+    reported: Vec<(TaskToken, Content, ReportOutcome)>,
+    received: BTreeSet<TaskToken>,
+    watched: Vec<(ExecutionKey, Vec<Event>)>,
+    /// States that were read, to be compared with the history.
+    pub(crate) read: Vec<Standing>,
+    /// What should never be answered.
+    pub(crate) faults: Vec<String>,
+}
+
+impl Journal {
+    pub(crate) fn start(&mut self, id: &Arc<str>, uid: Uid) {
+        let known = *self.started.entry(id.clone()).or_insert(uid);
+        if known != uid {
+            self.faults.push(format!("{id} was {known}, now it is {uid}"));
+        }
+    }
+
+    pub(crate) fn uid_of(&self, id: &str) -> Option<Uid> {
+        self.started.get(id).copied()
+    }
+
+    pub(crate) fn record(&mut self, uid: Uid, number: u64, call: Call, request: Option<RequestKey>) {
+        if let Some(request) = request {
+            let known = *self.by_request.entry(request.key).or_insert(number);
+            if known != number {
+                self.faults.push(format!("{call:?} was event {known}, now it is {number}"));
+            }
+        }
+        self.recorded.push((uid, number, call, request));
+    }
+
+    /// Whether a call with this request was acknowledged.
+    pub(crate) fn knows(&self, request: &RequestKey) -> bool {
+        self.by_request.contains_key(&request.key)
+    }
+
+    pub(crate) fn report(&mut self, token: TaskToken, content: Content, outcome: ReportOutcome) {
+        self.reported.push((token, content, outcome));
+    }
+
+    pub(crate) fn receive(&mut self, token: &TaskToken) {
+        if !self.received.insert(token.clone()) {
+            self.faults.push(format!("{token:?} was handed out twice"));
+        }
+    }
+
+    pub(crate) fn watch(&mut self, key: ExecutionKey, events: Vec<Event>) {
+        self.watched.push((key, events));
+    }
+
+    /// Holds everything against the histories.
+    pub(crate) fn check(&self, histories: &Histories) {
+        assert!(self.faults.is_empty(), "{:#?}", self.faults);
+        for (id, uid) in &self.started {
+            let found = histories.by_uid(*uid);
+            assert!(found.is_some_and(|history| history.row.id == *id), "the accepted start of {id} ({uid}) is lost");
+        }
+        for (uid, number, call, request) in &self.recorded {
+            let event = histories.event(*uid, *number);
+            let is_it = match (&event.kind, call) {
+                (EventKind::SignalReceived { payload, .. }, Call::Signal { payload: sent }) => payload == sent,
+                (EventKind::WindDownStarted { .. }, Call::Cancel) => true,
+                (EventKind::ExecutionTerminated { .. }, Call::Terminate) => true,
+                _ => false,
+            };
+            assert!(is_it, "{call:?} was said to be {event:?}");
+            // A second cancel is answered with the first one's event.
+            let is_named = request.is_none() || event.request == *request || *call == Call::Cancel;
+            assert!(is_named, "{event:?} does not carry {request:?}");
+        }
+        for (token, content, outcome) in &self.reported {
+            self.check_report(histories, token, content, *outcome);
+        }
+        for token in &self.received {
+            let is_it = |kind: &EventKind| matches!(kind, EventKind::StepDispatched { unit, delivery, .. } if *unit == token.delivery.unit && *delivery == token.delivery.delivery);
+            assert!(histories.has(token.uid, is_it), "{token:?} was handed out and is not in the history");
+        }
+        for (key, events) in &self.watched {
+            let history = &histories.by_key(*key).events;
+            for event in events {
+                let number = usize::try_from(event.number).unwrap();
+                assert_eq!(history.get(number - 1), Some(event), "a watch gave what is not in the history");
+            }
+        }
+    }
+
+    fn check_report(&self, histories: &Histories, token: &TaskToken, content: &Content, outcome: ReportOutcome) {
+        let of = &token.delivery;
+        let is_done = |kind: &EventKind| did(kind, of, content);
+        match outcome {
+            ReportOutcome::Accepted | ReportOutcome::Duplicate => {
+                assert!(histories.has(token.uid, is_done), "{content:?} of {of:?} was accepted and is lost");
+            }
+            ReportOutcome::Refused(reason) => {
+                assert!(
+                    !histories.has(token.uid, is_done),
+                    "{content:?} of {of:?} was refused ({reason:?}) and counts"
+                );
+                if reason == RefusalReason::ExecutionClosed {
+                    assert!(histories.by_uid(token.uid).is_some_and(|history| history.row.state.is_closed()));
+                }
+            }
+        }
+    }
+}
+
+/// Whether an event is what a report causes.
+fn did(kind: &EventKind, of: &DeliveryRef, content: &Content) -> bool {
+    match (kind, content) {
+        (EventKind::StepSucceeded { unit, delivery, output, report: Some(_), .. }, Content::Complete(sent)) => {
+            (unit, *delivery, output) == (&of.unit, of.delivery, sent)
+        }
+        (EventKind::AttemptFailed { unit, delivery, failure, report: Some(_), .. }, Content::Complete(sent)) => {
+            let is_wrong = sent.as_str() == WRONG_OUTPUT && &*failure.code == code::OUTPUT_INVALID;
+            is_wrong && (unit, *delivery) == (&of.unit, of.delivery)
+        }
+        (EventKind::AttemptFailed { unit, delivery, failure, report: Some(_), .. }, Content::Fail) => {
+            (unit, *delivery) == (&of.unit, of.delivery) && &*failure.code != code::OUTPUT_INVALID
+        }
+        (EventKind::DeliveryEnded { unit, delivery, reason: EndReason::Released, .. }, Content::Release) => {
+            (unit, *delivery) == (&of.unit, of.delivery)
+        }
+        _ => false,
+    }
+}
