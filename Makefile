@@ -78,6 +78,10 @@ test-unit:
 test-rust:
 	@$(STAGE) rust-tests scripts/tee target/rust-tests.txt $(CARGO) test --locked
 
+.PHONY: record-simulation
+record-simulation: ## Simulates until every combination was met 100 times, and writes tests/simulation/coverage.txt
+	RECORD=1 $(CARGO) test --locked --test simulation -- everything_ends --nocapture
+
 # Twice: with the newest runtime and with the oldest that the stubs allow.
 .PHONY: test-python
 test-python: .venv/stamp .venv-generate/stamp

@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Executions that one run makes at most.
-const STARTS_MAX: usize = 14;
+const STARTS_MAX: usize = 16;
 
 /// A command that is under way, and where its answer goes.
 #[derive(Clone)]
@@ -63,48 +63,105 @@ impl World {
         self.memory.execution(&Find::Id(id.into())).await.unwrap().map(|row| row.state)
     }
 
-    /// An execution in some state, each state as likely as any other.
-    async fn some_execution(&mut self) -> Option<(ExecutionName, ExecutionState)> {
-        let mut by_state: BTreeMap<ExecutionState, Vec<Arc<str>>> = BTreeMap::new();
-        for row in self.memory.list(&ListFilter::default(), None, 1_000).await.unwrap() {
-            by_state.entry(row.state).or_default().push(row.id);
+    /// Of some things, one whose execution is in some state, each state as likely as any other; often the one that this
+    /// moment is about.
+    async fn some<T: Clone>(&mut self, things: Vec<T>, id_of: impl Fn(&T) -> Arc<str>) -> Option<(T, Of)> {
+        let focus = self.focus.clone().filter(|_| self.random.one_in(2));
+        let mut by_state: BTreeMap<Of, Vec<T>> = BTreeMap::new();
+        for thing in &things {
+            by_state.entry(self.state_of(&id_of(thing)).await).or_default().push(thing.clone());
         }
-        let states: Vec<_> = by_state.keys().copied().collect();
+        let focused: Vec<T> = things.into_iter().filter(|thing| focus.as_ref() == Some(&id_of(thing))).collect();
+        if !focused.is_empty() {
+            let thing = self.random.pick(&focused).clone();
+            let of = self.state_of(&id_of(&thing)).await;
+            return Some((thing, of));
+        }
+        let states: Vec<Of> = by_state.keys().copied().collect();
         if states.is_empty() {
             return None;
         }
-        let state = *self.random.pick(&states);
-        let id = self.random.pick(&by_state[&state]).clone();
-        Some((name(&id), state))
+        let of = *self.random.pick(&states);
+        Some((self.random.pick(&by_state[&of]).clone(), of))
     }
 
-    /// Sends some command, whichever is possible now.
+    async fn some_execution(&mut self) -> Option<(ExecutionName, ExecutionState)> {
+        let rows = self.memory.list(&ListFilter::default(), None, 1_000).await.unwrap();
+        let (row, of) = self.some(rows, |row| row.id.clone()).await?;
+        Some((name(&row.id), of?))
+    }
+
+    /// Sends some command, the usual ones more often.
     pub(crate) async fn act(&mut self, server: &Server) {
-        match self.random.below(40) {
-            0..=4 => self.start(server).await,
-            5..=6 => self.start_again(server).await,
-            7..=9 => self.signal(server).await,
-            10 => self.signal_again(server).await,
-            11..=12 => self.end(server).await,
-            13..=19 => self.report(server).await,
-            20..=23 => self.report_again(server).await,
-            24..=25 => self.look(server).await,
-            26..=30 => self.poll(server),
-            31 => self.stream(server),
-            32..=34 => self.heartbeat(server),
-            35..=38 => self.register(server),
-            _ => self.leave(server),
+        let command = match self.random.below(40) {
+            0..=7 => Command::Start,
+            8..=11 => Command::Signal,
+            12 => Command::Cancel,
+            13..=17 => Command::Complete,
+            18..=19 => Command::Fail,
+            20 => Command::ReportLate,
+            21..=27 => Command::Poll,
+            28..=29 => Command::Stream,
+            30..=32 => Command::Heartbeat,
+            33..=36 => Command::Register,
+            _ => *self.random.pick(&Command::ALL),
+        };
+        self.perform(server, command).await;
+    }
+
+    /// Sends some command, each as likely as any other.
+    pub(crate) async fn act_any(&mut self, server: &Server) {
+        let command = *self.random.pick(&Command::ALL);
+        self.perform(server, command).await;
+    }
+
+    /// Makes an execution that workers are busy with wind down, and the next commands be about it.
+    pub(crate) async fn focus(&mut self, server: &Server) {
+        let held: Vec<Task> = self.shared().workers.iter().flat_map(|worker| worker.held.clone()).collect();
+        if held.is_empty() {
+            return;
+        }
+        let id = self.random.pick(&held).execution_id.clone();
+        self.focus = Some(id.as_str().into());
+        if self.random.one_in(4) {
+            return;
+        }
+        if let Some(state) = self.state_of(id.as_str()).await {
+            self.send_end(server, Command::Cancel, ExecutionName { id, uid: None }, state);
+        }
+    }
+
+    /// Sends a command of this kind, or what must come before it.
+    async fn perform(&mut self, server: &Server, command: Command) {
+        match command {
+            Command::Start => self.start(server).await,
+            Command::StartRepeat | Command::StartOther => self.start_again(server, command).await,
+            Command::Signal => self.signal(server).await,
+            Command::SignalRepeat => self.signal_again(server).await,
+            Command::Cancel | Command::Terminate => self.end(server, command).await,
+            Command::Complete => self.report(server, command, Content::Complete(json(OUTPUT))).await,
+            Command::CompleteWrong => self.report(server, command, Content::Complete(json(WRONG_OUTPUT))).await,
+            Command::Fail => self.report(server, command, Content::Fail).await,
+            Command::Release => self.report(server, command, Content::Release).await,
+            Command::ReportRepeat => self.report_again(server).await,
+            Command::ReportLate => self.report_late(server).await,
+            Command::Get | Command::Wait | Command::Watch => self.look(server, command).await,
+            Command::Poll => self.poll(server),
+            Command::Stream => self.stream(server),
+            Command::Heartbeat => self.heartbeat(server),
+            Command::Register | Command::Resume => self.register(server),
+            Command::Unregister => self.leave(server),
         }
     }
 
     async fn start(&mut self, server: &Server) {
-        if self.starts.len() >= STARTS_MAX {
-            return self.start_again(server).await;
-        }
         let number = self.starts.len();
+        if number >= STARTS_MAX || self.random.one_in(3) {
+            return self.start_again(server, Command::Start).await;
+        }
         let workflow = self.random.below(self.workflows.len());
         let workflow = self.workflows[workflow].definition.name.clone();
-        let input = self.random.pick(&["{}", "{\"x\":1}"]).to_owned();
+        let input = *self.random.pick(&["{}", "{\"x\":1}"]);
         let call = StartExecution {
             id: Some(ExecutionId::parse(&format!("e{number}")).unwrap()),
             workflow: workflow.clone(),
@@ -112,57 +169,45 @@ impl World {
             input: json(input),
             input_digest: input_digest(&workflow, input),
             labels: BTreeMap::new(),
-            request: self.random.one_in(2).then(|| request(&format!("start {number}"), "1")),
+            request: (!self.random.one_in(3)).then(|| request(&format!("start {number}"), "1")),
             trace_parent: arc(""),
         };
         self.starts.push(call.clone());
         self.send_start(server, Command::Start, call).await;
         // Now and then twice at once.
         if self.random.one_in(4) {
-            self.start_again(server).await;
+            self.start_again(server, Command::Start).await;
         }
     }
 
-    async fn start_again(&mut self, server: &Server) {
-        if self.starts.is_empty() {
-            return;
-        }
-        let mut call = self.random.pick(&self.starts.clone()).clone();
-        let id = call.id.clone().unwrap();
-        if self.random.one_in(3) {
-            // Each state as likely as any other.
-            if let Some((name, _)) = self.some_execution().await {
-                call = self.starts.iter().find(|start| start.id.as_ref() == Some(&name.id)).unwrap().clone();
+    async fn start_again(&mut self, server: &Server, command: Command) {
+        let is_right = |call: &&StartExecution| command != Command::StartRepeat || call.request.is_some();
+        let calls: Vec<StartExecution> = self.starts.iter().filter(is_right).cloned().collect();
+        let id_of = |call: &StartExecution| call.id.as_ref().unwrap().as_str().into();
+        let Some((mut call, of)) = self.some(calls, id_of).await else { return };
+        if command == Command::StartOther {
+            if of.is_none() {
+                return;
             }
+            call.input = json("[7]");
+            call.input_digest = input_digest(&call.workflow, "[7]");
         }
-        match self.random.below(3) {
-            0 if self.state_of(id.as_str()).await.is_some() && call.id.as_ref() == Some(&id) => {
-                call.input = json("[7]");
-                call.input_digest = input_digest(&call.workflow, "[7]");
-                call.request = None;
-                self.send_start(server, Command::StartOther, call).await;
-            }
-            1 if call.request.is_some() => self.send_start(server, Command::StartRepeat, call).await,
-            _ => {
-                call.request = None;
-                self.send_start(server, Command::Start, call).await;
-            }
+        if command != Command::StartRepeat {
+            call.request = None;
         }
+        self.send_start(server, command, call).await;
     }
 
     async fn send_start(&self, server: &Server, command: Command, call: StartExecution) {
         let id = call.id.clone().unwrap();
-        let of = self.state_of(id.as_str()).await;
+        let (of, has_request) = (self.state_of(id.as_str()).await, call.request.is_some());
         let engine = server.engine.clone();
         Self::send(server, command, of, |desk| async move {
             match engine.start_execution(call).await {
                 Ok(started) => desk.journal(|journal| {
-                    journal.start(&started.id, started.uid);
+                    journal.start(&started, has_request);
                     if command == Command::StartOther {
                         journal.faults.push(format!("{} was started with another input", started.id));
-                    }
-                    if command == Command::StartRepeat && !started.created && of.is_none() {
-                        journal.faults.push(format!("the first answer to the start of {} was another", started.id));
                     }
                 }),
                 Err(error) => {
@@ -188,13 +233,13 @@ impl World {
     }
 
     async fn signal_again(&mut self, server: &Server) {
-        if self.signals.is_empty() {
+        let ids: Vec<Arc<str>> = self.starts.iter().map(|call| call.id.as_ref().unwrap().as_str().into()).collect();
+        let signals = self.signals.clone();
+        let Some(((position, payload, key), Some(state))) = self.some(signals, |signal| ids[signal.0].clone()).await
+        else {
             return;
-        }
-        let (position, payload, key) = self.random.pick(&self.signals.clone()).clone();
-        let id = self.starts[position].id.clone().unwrap();
-        let Some(state) = self.state_of(id.as_str()).await else { return };
-        let name = ExecutionName { id, uid: None };
+        };
+        let name = name(&ids[position]);
         self.send_signal(server, Command::SignalRepeat, state, name, payload, Some(key), None);
     }
 
@@ -233,23 +278,24 @@ impl World {
         });
     }
 
-    /// Cancels or terminates.
-    async fn end(&mut self, server: &Server) {
+    async fn end(&mut self, server: &Server, command: Command) {
         let Some((name, state)) = self.some_execution().await else { return };
         // Executions that run are worth more alive.
         if state == ExecutionState::Running && !self.random.one_in(3) {
             return;
         }
+        self.send_end(server, command, name, state);
+    }
+
+    fn send_end(&mut self, server: &Server, command: Command, name: ExecutionName, state: ExecutionState) {
         let key = self.random.one_in(2).then(|| request(&format!("end {}", self.random.next()), "1"));
-        let (engine, is_cancel) = (server.engine.clone(), !self.random.one_in(3));
-        let command = if is_cancel { Command::Cancel } else { Command::Terminate };
+        let engine = server.engine.clone();
         Self::send(server, command, Some(state), |desk| async move {
-            let answer = if is_cancel {
-                engine.cancel(&name, arc("enough"), key).await
+            let (answer, call) = if command == Command::Cancel {
+                (engine.cancel(&name, arc("enough"), key).await, Call::Cancel)
             } else {
-                engine.terminate(&name, arc("now"), key).await
+                (engine.terminate(&name, arc("now"), key).await, Call::Terminate)
             };
-            let call = if is_cancel { Call::Cancel } else { Call::Terminate };
             match answer {
                 Ok(number) => desk.journal(|journal| {
                     if let Some(uid) = journal.uid_of(name.id.as_str()) {
@@ -267,67 +313,46 @@ impl World {
         });
     }
 
-    async fn state_of_task(&self, task: &Task) -> Of {
-        self.memory.execution(&Find::Uid(task.token.uid)).await.unwrap().map(|row| row.state)
-    }
-
-    /// Of some tasks, one whose execution is in some state, each state as likely as any other.
-    async fn some_task(&mut self, tasks: Vec<Task>) -> Option<Task> {
-        let mut by_state: BTreeMap<Of, Vec<Task>> = BTreeMap::new();
-        for task in tasks {
-            by_state.entry(self.state_of_task(&task).await).or_default().push(task);
+    /// A worker reports on a task that it holds, or held when its execution was closed.
+    async fn report(&mut self, server: &Server, command: Command, content: Content) {
+        let (held, all): (Vec<Task>, Vec<Task>) = {
+            let shared = self.shared();
+            (shared.workers.iter().flat_map(|worker| worker.held.clone()).collect(), shared.tasks.clone())
+        };
+        let mut tasks = held;
+        for task in all {
+            if self.state_of(task.execution_id.as_str()).await.is_some_and(ExecutionState::is_closed) {
+                tasks.push(task);
+            }
         }
-        let states: Vec<_> = by_state.keys().copied().collect();
-        if states.is_empty() {
-            return None;
-        }
-        let state = *self.random.pick(&states);
-        Some(self.random.pick(&by_state[&state]).clone())
-    }
-
-    /// A worker reports on a task that it holds.
-    async fn report(&mut self, server: &Server) {
-        let held: Vec<Task> = self.shared().workers.iter().flat_map(|worker| worker.held.clone()).collect();
-        let Some(task) = self.some_task(held).await else { return };
-        let content = self.some_content();
+        let Some((task, of)) = self.some(tasks, id_of_task).await else { return };
         for worker in &mut self.shared().workers {
             worker.held.retain(|held| held.token != task.token);
         }
-        let command = match &content {
-            Content::Complete(output) if output.as_str() == OUTPUT => Command::Complete,
-            Content::Complete(_) => Command::CompleteWrong,
-            Content::Fail => Command::Fail,
-            Content::Release => Command::Release,
-        };
-        self.send_report(server, command, task, content).await;
+        self.send_report(server, command, task, content, of);
     }
 
-    fn some_content(&mut self) -> Content {
-        match self.random.below(8) {
-            0..=3 => Content::Complete(json(OUTPUT)),
-            4 => Content::Complete(json(WRONG_OUTPUT)),
-            5..=6 => Content::Fail,
-            _ => Content::Release,
-        }
-    }
-
-    /// A report comes again, or comes late.
+    /// The same report comes again.
     async fn report_again(&mut self, server: &Server) {
         let sent = self.shared().sent.clone();
-        if self.random.one_in(2) {
-            let tasks = sent.iter().map(|(task, _)| task.clone()).collect();
-            let Some(task) = self.some_task(tasks).await else { return };
-            let (_, content) = sent.iter().find(|(sent, _)| sent.token == task.token).unwrap().clone();
-            return self.send_report(server, Command::ReportRepeat, task, content).await;
-        }
-        let tasks = self.shared().tasks.clone();
-        let Some(task) = self.some_task(tasks).await else { return };
-        let content = self.some_content();
-        self.send_report(server, Command::ReportLate, task, content).await;
+        let Some(((task, content), of)) = self.some(sent, |(task, _)| id_of_task(task)).await else { return };
+        self.send_report(server, Command::ReportRepeat, task, content, of);
     }
 
-    async fn send_report(&self, server: &Server, command: Command, task: Task, content: Content) {
-        let of = self.state_of_task(&task).await;
+    /// A report on any token that there ever was.
+    async fn report_late(&mut self, server: &Server) {
+        let tasks = self.shared().tasks.clone();
+        let Some((task, of)) = self.some(tasks, id_of_task).await else { return };
+        let content = match self.random.below(4) {
+            0 => Content::Complete(json(OUTPUT)),
+            1 => Content::Complete(json(WRONG_OUTPUT)),
+            2 => Content::Fail,
+            _ => Content::Release,
+        };
+        self.send_report(server, Command::ReportLate, task, content, of);
+    }
+
+    fn send_report(&self, server: &Server, command: Command, task: Task, content: Content, of: Of) {
         self.shared().sent.push((task.clone(), content.clone()));
         let engine = server.engine.clone();
         let report = match &content {
@@ -347,17 +372,17 @@ impl World {
     }
 
     /// Reads a state, waits for an end, or watches events.
-    async fn look(&mut self, server: &Server) {
+    async fn look(&mut self, server: &Server, command: Command) {
         let Some((name, state)) = self.some_execution().await else { return };
         let engine = server.engine.clone();
-        match self.random.below(3) {
-            0 => Self::send(server, Command::Get, Some(state), |desk| async move {
+        match command {
+            Command::Get => Self::send(server, Command::Get, Some(state), |desk| async move {
                 match engine.execution(&name).await {
                     Ok(standing) => desk.journal(|journal| journal.read.push(standing)),
                     Err(error) => desk.error(&error, false),
                 }
             }),
-            1 => {
+            Command::Wait => {
                 let longest = Duration::from_millis(self.random.next() % 5_000);
                 Self::send(server, Command::Wait, Some(state), |desk| async move {
                     match engine.wait(&name, longest).await {
@@ -449,14 +474,15 @@ impl World {
             let progress = self.random.one_in(4).then(|| json("3"));
             held.push(HeldToken { token: task.token, progress, beat: self.random.one_in(4) });
         }
-        let engine = server.engine.clone();
+        let (engine, cares) = (server.engine.clone(), self.random.one_in(3));
         Self::send(server, Command::Heartbeat, None, |desk| async move {
             match engine.heartbeat(session, held).await {
-                // What is not wanted is dropped, mostly.
-                Ok(answer) => {
+                // What is not wanted is dropped, if the worker cares.
+                Ok(answer) if cares => {
                     let workers = &mut desk.shared.lock().unwrap().workers;
                     workers[worker].held.retain(|task| !answer.stop.contains(&task.token));
                 }
+                Ok(_) => {}
                 Err(error) => lose(&desk, worker, life, &error),
             }
         });
@@ -509,6 +535,10 @@ impl World {
             }
         });
     }
+}
+
+fn id_of_task(task: &Task) -> Arc<str> {
+    task.execution_id.as_str().into()
 }
 
 /// A worker got tasks; one that has lost its memory meanwhile lost them.

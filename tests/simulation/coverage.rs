@@ -40,7 +40,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Start,
         Self::StartRepeat,
         Self::StartOther,

@@ -7,7 +7,7 @@ use orbit::domain::{
     DeliveryRef, EndReason, Event, EventKind, ExecutionKey, Payload, RefusalReason, ReportOutcome, RequestKey,
     TaskToken, Uid, code,
 };
-use orbit::engine::Standing;
+use orbit::engine::{Standing, Started};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -34,6 +34,8 @@ pub(crate) enum Call {
 pub(crate) struct Journal {
     /// Uid of each id that was started.
     started: BTreeMap<Arc<str>, Uid>,
+    /// Whether a start with a `request_id` was said to have made it, by id.
+    created: BTreeMap<Arc<str>, bool>,
     recorded: Vec<(Uid, u64, Call, Option<RequestKey>)>,
     by_request: BTreeMap<[u8; 16], u64>,
     reported: Vec<(TaskToken, Content, ReportOutcome)>,
@@ -46,10 +48,14 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn start(&mut self, id: &Arc<str>, uid: Uid) {
-        let known = *self.started.entry(id.clone()).or_insert(uid);
-        if known != uid {
+    pub(crate) fn start(&mut self, started: &Started, has_request: bool) {
+        let Started { id, uid, .. } = started;
+        let known = *self.started.entry(id.clone()).or_insert(*uid);
+        if known != *uid {
             self.faults.push(format!("{id} was {known}, now it is {uid}"));
+        }
+        if has_request && *self.created.entry(id.clone()).or_insert(started.created) != started.created {
+            self.faults.push(format!("the same request to start {id} had another answer before"));
         }
     }
 

@@ -15,7 +15,7 @@ use orbit::store::{ListFilter, Store};
 use std::{sync::Arc, time::Duration};
 
 /// Runs of the usual test.
-const RUNS: u64 = 150;
+const RUNS: u64 = 100;
 /// How often the run for the record reaches each combination.
 const RECORD_LEAST: u64 = 100;
 /// Steps of one life of a server.
@@ -75,9 +75,12 @@ async fn storm(world: &mut World, server: &Server) {
     }
     // What is under way when it dies.
     server.weather(Fault::None, Duration::from_millis(30));
-    for _ in 0..8 {
-        world.act(server).await;
+    world.focus(server).await;
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    for _ in 0..10 {
+        world.act_any(server).await;
     }
+    world.focus = None;
     tokio::time::sleep(Duration::from_millis(world.random.next() % 20)).await;
     world.check().await;
 }
@@ -91,10 +94,15 @@ async fn gust(world: &mut World, server: &Server, slowness: Duration) {
         Fault::WriteFails,
         Fault::ClockJump,
     ]);
-    server.weather(fault, slowness + Duration::from_millis(5));
-    for _ in 0..5 {
-        world.act(server).await;
+    if world.random.one_in(2) {
+        world.focus(server).await;
+        tokio::time::sleep(2 * slowness).await;
     }
+    server.weather(fault, slowness + Duration::from_millis(5));
+    for _ in 0..6 {
+        world.act_any(server).await;
+    }
+    world.focus = None;
     tokio::time::sleep(Duration::from_millis(1)).await;
     if fault == Fault::ClockJump {
         let jump = *world.random.pick(&[-3_600_000_000, 3_600_000_000]);

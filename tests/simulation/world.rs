@@ -137,6 +137,8 @@ pub(crate) struct World {
     /// Real time, and how far the wall clock is off.
     pub(crate) now: Timestamp,
     pub(crate) wall_off: i64,
+    /// Id of the execution that this moment is about.
+    pub(crate) focus: Option<Arc<str>>,
     seen: Option<Histories>,
     pub(crate) settings: Settings,
     pub(crate) cache_bytes_max: usize,
@@ -165,10 +167,11 @@ impl World {
             signals: Vec::new(),
             now: crate::harness::START,
             wall_off: 0,
+            focus: None,
             seen: None,
             settings: Settings {
                 session_timeout: Duration::from_secs(6),
-                cancel_grace: Duration::from_secs(4),
+                cancel_grace: Duration::from_secs(8),
                 deliveries_max: 4,
                 buffered_signals_max: 4,
             },
