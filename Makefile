@@ -97,6 +97,23 @@ smoke:
 cases: ## Field cases: which test covers which, and its result in the last `make test`
 	@$(PYTHON) scripts/cases.py target/rust-tests.txt
 
+# The long forms of the fault tests, with the program of `make test`; numbers as below, or as given.
+RECORD := $(CARGO) test --locked --test recovery -- --nocapture --exact
+
+.PHONY: record-kills record-worker-faults record-power record-restart
+record-kills: export KILLS ?= 200
+record-kills: ## Kills a server under load, KILLS=200 times, and judges what its callers were told
+	$(RECORD) kills::nothing_accepted_is_lost_or_repeated_when_the_server_is_killed_again_and_again
+record-worker-faults: export WORKER_FAULTS ?= 60
+record-worker-faults:
+	$(RECORD) worker_faults::nothing_is_lost_or_repeated_when_workers_are_killed_and_stopped_in_their_tasks
+record-power: export POWER_LOSSES ?= 50
+record-power:
+	$(RECORD) power::nothing_accepted_is_lost_when_the_power_fails
+record-restart: export OPEN_EXECUTIONS ?= 20000
+record-restart:
+	$(RECORD) restart::the_first_request_is_served_within_a_second_however_many_executions_are_open
+
 # --- Generated code ---------------------------------------------------------------------------------------------------
 
 .PHONY: generate

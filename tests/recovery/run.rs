@@ -1,0 +1,150 @@
+//! A run: a server, callers and workers, until everything that was begun has ended and was judged.
+
+use crate::{
+    caller::{Callers, Load},
+    chance::Chance,
+    connect::Flight,
+    journal::Journal,
+    oracle::{self, Verdict},
+    server::{Options, Server},
+    worker::{Mode, Setup, Worker, process::Process},
+    workflow,
+};
+use std::time::{Duration, Instant};
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// After a start of the server, workers must have results accepted again within this.
+pub(crate) const RESUME_MAX: Duration = Duration::from_secs(5);
+
+/// Runs that measure time, or need the whole machine, have it to themselves.
+static MACHINE: RwLock<()> = RwLock::const_new(());
+
+/// Waits until no other test runs, and keeps them waiting.
+pub(crate) async fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().await
+}
+
+/// Runs beside others, but not beside one that is alone.
+pub(crate) async fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().await
+}
+
+/// The parts of a run.
+pub(crate) struct Run {
+    pub(crate) server: Server,
+    pub(crate) chance: Chance,
+    pub(crate) journal: Journal,
+    pub(crate) flight: Flight,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) processes: Vec<Process>,
+    callers: Option<Callers>,
+}
+
+impl Run {
+    /// Starts the server and deploys the definitions.
+    pub(crate) async fn begin(name: &str, options: Options) -> Self {
+        let server = Server::start_with(options).await;
+        workflow::deploy(&mut server.admin()).await;
+        Self {
+            server,
+            chance: Chance::named(name),
+            journal: Journal::default(),
+            flight: Flight::default(),
+            workers: Vec::new(),
+            processes: Vec::new(),
+            callers: None,
+        }
+    }
+
+    /// Adds workers of this process, by stream and by poll in turn.
+    pub(crate) fn add_workers(&mut self, count: u64, slots: usize) {
+        for number in 0..count {
+            let setup = self.setup(format!("inside-{number}"), number, slots);
+            self.workers.push(Worker::begin(setup, &self.journal, &self.flight));
+        }
+    }
+
+    /// Adds workers that are processes, by stream and by poll in turn.
+    pub(crate) fn add_processes(&mut self, count: u64, slots: usize) {
+        for number in 0..count {
+            let setup = self.setup(format!("process-{number}"), number, slots);
+            self.processes.push(Process::start(&setup, &self.journal));
+        }
+    }
+
+    /// The setup of a worker.
+    pub(crate) fn setup(&mut self, name: String, number: u64, slots: usize) -> Setup {
+        let mode = if number.is_multiple_of(2) { Mode::Stream } else { Mode::Poll };
+        Setup { name, address: self.server.address(), mode, slots, seed: self.chance.next() }
+    }
+
+    /// Lets callers begin.
+    pub(crate) fn call(&mut self, load: Load) {
+        let chance = self.chance.fork(0);
+        let callers = Callers::begin(self.server.address(), load, &self.journal, &self.flight, &chance);
+        self.callers = Some(callers);
+    }
+
+    /// Waits until so many workers have had a result accepted since then. Answers with how long that took.
+    pub(crate) async fn resumed(&self, since: Instant, workers: usize) -> Duration {
+        loop {
+            if self.journal.completed_since(since) >= workers {
+                return since.elapsed();
+            }
+            assert!(
+                since.elapsed() < RESUME_MAX,
+                "{} of {workers} workers went on within {RESUME_MAX:?}; {} commands in flight\n{:?}\n{}",
+                self.journal.completed_since(since),
+                self.flight.count(),
+                self.journal.lock().faults,
+                self.server.log_tail()
+            );
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Waits for a random moment, and from then on until this many commands are in flight. Answers with how many are.
+    pub(crate) async fn moment(&mut self, longest_millis: u64, in_flight: usize) -> usize {
+        let pause = self.chance.millis(0, longest_millis);
+        tokio::time::sleep(pause).await;
+        let begin = Instant::now();
+        loop {
+            let count = self.flight.count();
+            if count >= in_flight {
+                return count;
+            }
+            assert!(
+                begin.elapsed() < Duration::from_secs(30),
+                "only {count} commands in flight: the load is too small"
+            );
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+    }
+
+    /// Ends callers, then executions, then workers, then the server; and judges.
+    pub(crate) async fn end(mut self) -> Verdict {
+        if let Some(callers) = self.callers.take() {
+            callers.end().await;
+        }
+        let mut admin = self.server.admin();
+        oracle::adopt(&mut admin, &self.journal).await;
+        oracle::drain(&mut admin, &self.journal).await;
+        for worker in self.workers {
+            worker.end().await;
+        }
+        for process in self.processes {
+            process.end().await;
+        }
+        let verdict = oracle::judge(&mut admin, &self.journal).await;
+        self.server.stop().await;
+        verdict
+    }
+}
+
+/// The middle, the 99th percentile and the largest of some spans, in milliseconds.
+pub(crate) fn spread(mut spans: Vec<Duration>) -> String {
+    spans.sort();
+    let at =
+        |percent: usize| spans.get((spans.len() * percent / 100).min(spans.len() - 1)).map_or(0, Duration::as_millis);
+    format!("p50 {} ms, p99 {} ms, max {} ms", at(50), at(99), at(100))
+}
