@@ -72,11 +72,12 @@ lint-python: .venv/stamp
 
 .PHONY: test-unit
 test-unit:
-	@$(STAGE) unit-tests $(CARGO) test --locked --quiet --lib
+	@$(STAGE) unit-tests $(CARGO) test --locked --quiet --lib --test tidy
 
 .PHONY: test-rust
 test-rust:
 	@$(STAGE) rust-tests scripts/tee target/rust-tests.txt $(CARGO) test --locked
+	@$(STAGE) field-cases $(PYTHON) scripts/cases.py target/rust-tests.txt
 
 .PHONY: record-simulation
 record-simulation: ## Simulates until every combination was met 100 times, and writes tests/simulation/coverage.txt
