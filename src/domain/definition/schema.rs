@@ -2,6 +2,8 @@
 //!
 //! Remote references are refused: what a definition means may not depend on a document somewhere else.
 
+mod extent;
+
 use super::{
     fault::shorten,
     node::{Entry, Node, Value as NodeValue},
@@ -29,6 +31,9 @@ pub struct Schema {
     source: Node,
     validator: Validator,
     has_defaults: bool,
+    /// A schema that refers to itself is judged, but its violations are not named: the validator remembers what it has
+    /// judged, while naming goes down every path, of which there may be as many as 2 to the power of the depth.
+    is_recursive: bool,
 }
 
 /// Why a schema does not compile.
@@ -78,6 +83,7 @@ impl Schema {
             serde_json::from_str(&text).map_err(|error| fail(format!("the schema cannot be read: {error}")))?;
         let mut pointer = String::new();
         check_patterns(&document, &mut pointer)?;
+        let extent = extent::measure(&document)?;
         let validator = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .with_retriever(NoRemote)
@@ -85,7 +91,7 @@ impl Schema {
             .build(&document)
             .map_err(|error| SchemaError { message: error.to_string(), pointer: error.instance_path().to_string() })?;
         let has_defaults = text.contains("\"default\"");
-        Ok(Self { source: node.clone(), validator, has_defaults })
+        Ok(Self { source: node.clone(), validator, has_defaults, is_recursive: extent.is_recursive })
     }
 
     /// The schema's document.
@@ -98,11 +104,15 @@ impl Schema {
     /// # Errors
     ///
     /// The first few violations, each with its place in the payload. Values of the payload are not quoted at length.
+    /// Of a schema that refers to itself they are not named.
     pub fn validate(&self, payload: &Payload) -> Result<(), String> {
         let instance: Value =
             serde_json::from_str(payload.as_str()).map_err(|error| format!("the value cannot be read: {error}"))?;
         if self.validator.is_valid(&instance) {
             return Ok(());
+        }
+        if self.is_recursive {
+            return Err("the value does not fit; where is not told of a schema that refers to itself".to_owned());
         }
         let mut errors = self.validator.iter_errors(&instance);
         let mut violations: Vec<String> = errors.by_ref().take(VIOLATIONS_MAX).map(|error| violation(&error)).collect();
@@ -350,6 +360,30 @@ mod tests {
         );
         assert_eq!(tree.validate(&Payload::from_json(r#"{"next": {"next": {}}}"#)), Ok(()));
         assert!(tree.validate(&Payload::from_json(r#"{"next": {"next": 5}}"#)).is_err());
+    }
+
+    #[test]
+    fn a_schema_with_exponentially_many_paths_judges_fast_or_is_refused() {
+        let branch = |name| {
+            format!(r##"{{"allOf": [{{"properties": {{"a": {{"$ref": "#"}}}}}}, {{"required": ["{name}"]}}]}}"##)
+        };
+        let deep = format!("{}1{}", r#"{"a": "#.repeat(100), "}".repeat(100));
+        for keyword in ["anyOf", "oneOf"] {
+            let tree =
+                schema(&format!(r#"{{"{keyword}": [{}, {}, {{"type": "integer"}}]}}"#, branch("b"), branch("c")));
+            let refused = tree.validate(&Payload::from_json(deep.as_str())).unwrap_err();
+            assert!(refused.contains("refers to itself"), "{refused}");
+        }
+        let levels: Vec<_> = (0..40)
+            .map(|level| {
+                format!(
+                    r##""d{level}": {{"anyOf": [{{"$ref": "#/$defs/d{0}"}}, {{"$ref": "#/$defs/d{0}"}}]}}"##,
+                    level + 1
+                )
+            })
+            .collect();
+        let doubling = format!(r##"{{"$ref": "#/$defs/d0", "$defs": {{{}, "d40": false}}}}"##, levels.join(", "));
+        assert!(Schema::compile(&doubling).is_err());
     }
 
     #[test]
