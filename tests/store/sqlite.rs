@@ -103,6 +103,27 @@ async fn a_second_server_is_refused_until_the_first_is_gone() {
     SqliteStore::open(&first.path(), Options::default()).await.unwrap().close().await.unwrap();
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_second_server_is_refused_whatever_the_name_that_it_finds_the_file_by() {
+    let first = temporary().await;
+    let link = first.path().with_file_name("link.db");
+    std::os::unix::fs::symlink(first.path(), &link).unwrap();
+    let why = refused(&link).await;
+    assert!(why.ends_with("orbit.db is in use by another server; stop it first"), "{why}");
+    let name = first.path().with_file_name("name.db");
+    std::fs::hard_link(first.path(), &name).unwrap();
+    let why = refused(&name).await;
+    assert!(why.contains("name.db has 2 names (hard links)"), "{why}");
+    std::fs::remove_file(&name).unwrap();
+
+    first.store.close().await.unwrap();
+    SqliteStore::open(&link, Options::default()).await.unwrap().close().await.unwrap();
+    std::fs::remove_file(first.path()).unwrap();
+    let why = refused(&link).await;
+    assert!(why.contains("link.db is a link that leads nowhere"), "{why}");
+}
+
 #[tokio::test]
 async fn a_newer_schema_is_refused_and_left_as_it_is() {
     let temporary = temporary().await;

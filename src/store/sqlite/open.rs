@@ -41,7 +41,9 @@ pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, 
     if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
         return Err(Error::Refused(format!("{}: there is no such directory", directory.display())));
     }
+    let path = &resolved(path)?;
     let lock = lock(path)?;
+    demand_one_name(path)?;
     let found = inspect(path).await?;
     let connect = SqliteConnectOptions::new()
         .filename(path)
@@ -94,6 +96,35 @@ pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, 
 
 /// Rows that SQLite reads ahead of the one who takes them: few, since a row of history may have a megabyte.
 const ROW_BUFFER: usize = 16;
+
+/// The file that a path means: through a link, the lock would stand beside the link and keep nobody out.
+fn resolved(path: &Path) -> Result<PathBuf, Error> {
+    if !path.is_symlink() {
+        return Ok(path.to_owned());
+    }
+    std::fs::canonicalize(path)
+        .map_err(|cause| Error::Refused(format!("{} is a link that leads nowhere: {cause}", path.display())))
+}
+
+/// Refuses a file with several names: under each it would have a lock and a write-ahead log of its own.
+#[cfg(unix)]
+fn demand_one_name(path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::MetadataExt as _;
+    match std::fs::metadata(path) {
+        Ok(file) if file.nlink() > 1 => Err(Error::Refused(format!(
+            "{} has {} names (hard links), and a server under another one would damage it; copy the file instead",
+            path.display(),
+            file.nlink()
+        ))),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Other systems do not tell.
+#[cfg(not(unix))]
+fn demand_one_name(_: &Path) -> Result<(), Error> {
+    Ok(())
+}
 
 /// Takes the file beside the database that only one server can hold; it is free again when the process ends, however.
 fn lock(path: &Path) -> Result<File, Error> {
