@@ -174,6 +174,9 @@ pub(super) fn show(execution: &Execution, output: Output) -> Result<(), Error> {
     if execution.buffered_signals > 0 {
         table.field("Signals", format!("{} not taken yet", execution.buffered_signals));
     }
+    if execution.payloads_omitted {
+        table.field("Payloads", "too large to show all; `orbit history` has them");
+    }
     output.table(&table)?;
     if execution.steps.is_empty() {
         return Ok(());

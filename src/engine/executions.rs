@@ -82,7 +82,15 @@ impl Engine {
     /// `ExecutionNotFound`, `Store`.
     pub async fn events(&self, name: &ExecutionName, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
         let key = self.core.find(name).await?;
-        self.core.events_after(key, after, limit).await
+        let mut events = self.core.events_after(key, after, limit).await?;
+        let mut bytes = 0;
+        let fits = |event: &&Event| {
+            bytes += decide::event_bytes_whole(&event.kind);
+            bytes <= PAGE_BYTES_MAX
+        };
+        let count = events.iter().take_while(fits).count();
+        events.truncate(count.max(1));
+        Ok(events)
     }
 
     /// Streams events after a number as they are committed; ends after the last one of a closed execution.
@@ -316,13 +324,17 @@ impl Core {
         Ok(Some(started))
     }
 
-    /// Reads events from the store.
+    /// Reads events from the store: at most `limit`, and no more commits once there is a page of bytes. The store
+    /// counts a large payload as its digest, so what it gives may be far more than a page.
     async fn events_after(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
         let rows = self.store.history(key, after, limit, PAGE_BYTES_MAX).await.map_err(Error::Store)?;
-        let mut events = Vec::new();
+        let (mut events, mut bytes) = (Vec::new(), 0);
         for row in &rows {
-            let decoded = self.decode(key, row).await?;
-            events.extend(decoded.into_iter().filter(|event| event.number > after));
+            let decoded = self.decode(key, row).await?.into_iter().filter(|event| event.number > after);
+            events.extend(decoded.inspect(|event| bytes += decide::event_bytes_whole(&event.kind)));
+            if bytes >= PAGE_BYTES_MAX {
+                break;
+            }
         }
         events.truncate(limit);
         Ok(events)

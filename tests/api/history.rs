@@ -48,6 +48,29 @@ async fn events_are_read_in_pages_without_gaps() {
 }
 
 #[tokio::test]
+async fn a_page_ends_where_a_client_could_not_take_more_also_when_a_commit_holds_many_large_payloads() {
+    let mut server = server().await;
+    let steps: String = (0..10).map(|index| format!("  - {{id: s{index}, compute: \"${{ input }}\"}}\n")).collect();
+    server.deploy(&format!("name: large\nversion: 1.0.0\nsteps:\n{steps}")).await;
+    server.start("large", "l", &format!("\"{}\"", "x".repeat(1_500_000))).await;
+    let mut numbers = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = proto::ListEventsRequest { id: "l".to_owned(), page_token, ..Default::default() };
+        let page = server.admin.list_events(request).await.unwrap().into_inner();
+        numbers.extend(page.events.iter().map(|event| event.number));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(numbers, (1..=12).collect::<Vec<_>>());
+    let whole = server.get("l").await;
+    assert!(whole.payloads_omitted && whole.state() == orbit::proto::workflow::execution::State::Succeeded);
+    server.end().await;
+}
+
+#[tokio::test]
 async fn a_token_does_not_lead_into_another_execution_with_the_same_id() {
     let mut server = ended().await;
     server.start("echo", "other", "1").await;

@@ -145,12 +145,20 @@ impl<'a> Decision<'a> {
 
 /// Estimates the stored size of an event, in bytes.
 pub fn event_bytes(kind: &EventKind) -> usize {
-    /// Number, time, tags, ids.
-    const FIXED: usize = 160;
     /// A digest in the place of a payload.
     const DIGEST: usize = 40;
-    let payload = |payload: &Payload| if payload.len() > PAYLOAD_INLINE_MAX { DIGEST } else { payload.len() };
-    let optional = |value: &Option<Payload>| value.as_ref().map_or(0, payload);
+    event_bytes_with(kind, |payload| if payload.len() > PAYLOAD_INLINE_MAX { DIGEST } else { payload.len() })
+}
+
+/// Estimates the size of an event as a caller gets it, in bytes: with its payloads whole.
+pub fn event_bytes_whole(kind: &EventKind) -> usize {
+    event_bytes_with(kind, Payload::len)
+}
+
+fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> usize {
+    /// Number, time, tags, ids.
+    const FIXED: usize = 160;
+    let optional = |value: &Option<Payload>| value.as_ref().map_or(0, &payload);
     let failure = |failure: &Failure| failure.code.len() + failure.message.len() + optional(&failure.details);
     FIXED
         + match kind {

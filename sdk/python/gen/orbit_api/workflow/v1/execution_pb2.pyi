@@ -169,6 +169,7 @@ class Execution(google.protobuf.message.Message):
     LAST_EVENT_NUMBER_FIELD_NUMBER: builtins.int
     STEPS_FIELD_NUMBER: builtins.int
     BUFFERED_SIGNALS_FIELD_NUMBER: builtins.int
+    PAYLOADS_OMITTED_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id that the caller chose or the server made. Unique among current executions."""
     uid: builtins.str
@@ -191,6 +192,10 @@ class Execution(google.protobuf.message.Message):
     """Number of the newest event; events are numbered 1, 2, 3 …. 0 in lists."""
     buffered_signals: builtins.int
     """Signals that have come and that no step has taken yet. Absent in lists."""
+    payloads_omitted: builtins.bool
+    """Whether payloads were left out so that the answer fits 4 MiB: input, outputs, progress or details of a failure are
+    then absent although there are some. The events have them. Never set in lists.
+    """
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Labels of the definition and of the start call; the start's win."""
@@ -245,9 +250,10 @@ class Execution(google.protobuf.message.Message):
         last_event_number: builtins.int = ...,
         steps: collections.abc.Iterable[Global___StepStatus] | None = ...,
         buffered_signals: builtins.int = ...,
+        payloads_omitted: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["close_time", b"close_time", "expire_time", b"expire_time", "failure", b"failure", "input", b"input", "output", b"output", "start_time", b"start_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["buffered_signals", b"buffered_signals", "cause", b"cause", "close_time", b"close_time", "definition_hash", b"definition_hash", "expire_time", b"expire_time", "failure", b"failure", "id", b"id", "input", b"input", "labels", b"labels", "last_event_number", b"last_event_number", "output", b"output", "reason", b"reason", "run", b"run", "start_time", b"start_time", "state", b"state", "steps", b"steps", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["buffered_signals", b"buffered_signals", "cause", b"cause", "close_time", b"close_time", "definition_hash", b"definition_hash", "expire_time", b"expire_time", "failure", b"failure", "id", b"id", "input", b"input", "labels", b"labels", "last_event_number", b"last_event_number", "output", b"output", "payloads_omitted", b"payloads_omitted", "reason", b"reason", "run", b"run", "start_time", b"start_time", "state", b"state", "steps", b"steps", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
 
 Global___Execution: typing_extensions.TypeAlias = Execution
 
