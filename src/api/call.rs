@@ -10,6 +10,12 @@ use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Du
 use tokio_util::task::TaskTracker;
 use tonic::{Code, Response, Status};
 
+/// A call that takes longer is told at warn.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Calls that are meant to take long.
+const WAITING: [&str; 2] = ["PollTasks", "WaitExecution"];
+
 /// The calls that run on this server.
 #[derive(Clone)]
 pub(super) struct Calls {
@@ -134,7 +140,13 @@ impl<'a> Measured<'a> {
 impl Drop for Measured<'_> {
     fn drop(&mut self) {
         let took = self.calls.clock.monotonic().saturating_sub(self.start);
-        telemetry::call_ended(self.rpc, code_name(self.code), took);
+        let code = code_name(self.code);
+        telemetry::call_ended(self.rpc, code, took);
+        if took > SLOW && !WAITING.contains(&self.rpc) {
+            tracing::warn!(rpc = self.rpc, code, ?took, "a slow call");
+        } else {
+            tracing::debug!(rpc = self.rpc, code, ?took, "a call");
+        }
     }
 }
 

@@ -20,12 +20,6 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceBuilder;
 
-/// PING interval on HTTP/2 connections, also idle ones: below the 60 s at which proxies drop silent connections.
-pub(super) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-
-/// Silence after a PING that ends the connection.
-pub(super) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Most calls at once on one connection. A worker may park many polls; what is beyond waits in its client.
 pub(super) const STREAMS_MAX: u32 = 1_000;
 
@@ -67,6 +61,21 @@ impl Closing {
     }
 }
 
+/// PINGs on HTTP/2 connections, also on idle ones.
+#[derive(Clone, Copy, Debug)]
+pub struct Keepalive {
+    /// From one to the next. Default 30 s, below the 60 s at which proxies drop silent connections.
+    pub interval: Duration,
+    /// Silence after one that ends the connection. Default 10 s.
+    pub timeout: Duration,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(30), timeout: Duration::from_secs(10) }
+    }
+}
+
 /// All connections of a server.
 pub(super) struct Connections {
     /// Who answers.
@@ -75,6 +84,8 @@ pub(super) struct Connections {
     pub(super) entropy: Arc<dyn Entropy>,
     /// Age at which each gets GOAWAY, before it is moved by up to a tenth.
     pub(super) age: Duration,
+    /// How often each is asked whether anybody is there.
+    pub(super) keepalive: Keepalive,
     /// Ends the accepting, and sends GOAWAY on each.
     pub(super) drain: CancellationToken,
     /// Cuts each.
@@ -127,10 +138,9 @@ impl Connections {
                 .service(self.router.clone())
         };
         let age = moved(self.age, &*self.entropy);
-        let (drain, cut) = (self.drain.clone(), self.cut.clone());
+        let (drain, cut, builder) = (self.drain.clone(), self.cut.clone(), builder(self.keepalive));
         async move {
             let _present = telemetry::Present::new(telemetry::CONNECTIONS);
-            let builder = builder();
             let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
             tokio::pin!(connection);
             let end = async {
@@ -178,14 +188,14 @@ enum End {
 }
 
 /// HTTP/1.1 and HTTP/2 on one port, told apart by the first bytes.
-fn builder() -> Builder<TokioExecutor> {
+fn builder(keepalive: Keepalive) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(KEEPALIVE_INTERVAL)
-        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .keep_alive_interval(keepalive.interval)
+        .keep_alive_timeout(keepalive.timeout)
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

@@ -26,6 +26,7 @@ mod status;
 mod worker;
 
 pub use admin::Admin;
+pub use connection::Keepalive;
 pub use server::{Error, Options, Server, Services};
 pub use worker::Worker;
 

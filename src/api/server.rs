@@ -7,7 +7,7 @@
 use super::{
     admin::Admin,
     call::Calls,
-    connection::Connections,
+    connection::{Connections, Keepalive},
     health::HealthService,
     http,
     readiness::Beacon,
@@ -41,6 +41,8 @@ pub struct Options {
     /// Age at which a connection gets GOAWAY, before it is moved by up to a tenth. Default 30 min. Calls that run end as
     /// they would; clients connect again, so load spreads over the servers there are.
     pub connection_age: Duration,
+    /// How dead connections are found.
+    pub keepalive: Keepalive,
 }
 
 impl Default for Options {
@@ -51,6 +53,7 @@ impl Default for Options {
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(20),
             connection_age: Duration::from_mins(30),
+            keepalive: Keepalive::default(),
         }
     }
 }
@@ -162,6 +165,7 @@ impl Server {
             router,
             entropy,
             age: options.connection_age,
+            keepalive: options.keepalive,
             drain: drain.clone(),
             cut: cut.clone(),
             open: open.clone(),

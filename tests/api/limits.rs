@@ -9,6 +9,10 @@ use orbit::proto::worker::{self as proto, worker_service_client::WorkerServiceCl
 use orbit::proto::{admin, health};
 use prost::Message;
 use std::time::{Duration, Instant};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 use tonic::{Code, Request, Status, client::Grpc, codegen::http::uri::PathAndQuery};
 use tonic_prost::ProstCodec;
 
@@ -160,6 +164,32 @@ async fn c129_a_heartbeat_never_waits_behind_many_polls() {
     for poll in polls {
         poll.abort();
     }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn c127_a_silent_connection_is_asked_and_a_dead_one_is_closed() {
+    let (interval, timeout) = (Duration::from_millis(200), Duration::from_millis(200));
+    let server = server_with(
+        |options| options.keepalive = orbit::api::Keepalive { interval, timeout },
+        std::sync::Arc::new(orbit::store::MemoryStore::new()),
+    )
+    .await;
+    // A peer that says hello and then nothing more, as behind a cut cable.
+    let mut dead = TcpStream::connect(server.address).await.unwrap();
+    dead.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").await.unwrap();
+    let start = Instant::now();
+    let mut bytes = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(5), dead.read_to_end(&mut bytes)).await.expect("it is closed");
+    let took = start.elapsed();
+    assert!((interval..Duration::from_secs(3)).contains(&took), "{took:?}");
+    const PING: [u8; 4] = [0, 0, 8, 6];
+    assert!(bytes.windows(4).any(|frame| frame == PING), "{bytes:?}");
+
+    // One that answers stays, idle or not.
+    let mut health = health::health_client::HealthClient::new(connect(server.address).await);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    health.check(health::HealthCheckRequest::default()).await.unwrap();
     server.end().await;
 }
 

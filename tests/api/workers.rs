@@ -184,7 +184,7 @@ async fn a_heartbeat_names_the_tasks_that_are_not_wanted_any_more() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(stop, [task.task_token.clone()]);
+    assert_eq!(stop, std::slice::from_ref(&task.task_token));
     server.worker.fail_task(fail(&task.task_token, "STOPPED", "")).await.unwrap();
     assert_eq!(server.wait("hb").await.state(), State::Cancelled);
     server.end().await;
