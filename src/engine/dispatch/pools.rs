@@ -208,7 +208,9 @@ impl Dispatch {
     /// A dispatch has its outcome. Where it failed for no fault of the unit's, the pool is read again.
     pub(in crate::engine) fn settled(&self, pool: &Pool, execution: ExecutionKey, unit: &Arc<str>, is_decided: bool) {
         let mut all = self.lock();
-        let shelf = all.shelves.get_mut(pool).expect("a pool that was served has a shelf");
+        // A unit that came back while it was being handed out may be taken twice; with the first outcome, and nobody
+        // waiting, the pool is forgotten.
+        let Some(shelf) = all.shelves.get_mut(pool) else { return };
         shelf.taken.remove(&(execution, unit.clone()));
         shelf.is_complete &= is_decided;
         all.touch_neighbours(pool);

@@ -236,3 +236,17 @@ fn pools_that_nobody_serves_are_forgotten() {
     assert_eq!(bench.dispatch.sizes(), (0, 0));
     assert_eq!(bench.dispatch.known_pools(), 0);
 }
+
+#[test]
+fn a_unit_that_came_back_while_it_was_handed_out_has_two_outcomes() {
+    let bench = Bench::new();
+    let worker = bench.park(&["a@1"], 2);
+    let first = bench.run(&[row(1, unit("a@1", "u", 3, 1))]);
+    bench.dispatch.added(ExecutionKey(1), &unit("a@1", "u", 3, 2));
+    let second = bench.run(&[]);
+    assert_eq!((names(&first), names(&second)), (vec!["u"], vec!["u"]));
+    drop((worker, first, second));
+    bench.dispatch.settled(&pool("a@1"), ExecutionKey(1), &"u".into(), false);
+    bench.dispatch.settled(&pool("a@1"), ExecutionKey(1), &"u".into(), true);
+    assert_eq!(bench.dispatch.known_pools(), 0);
+}
