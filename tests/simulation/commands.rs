@@ -18,6 +18,8 @@ use std::{
 
 /// Executions that one run makes at most.
 const STARTS_MAX: usize = 16;
+/// What signals carry.
+const PAYLOADS: [&str; 4] = ["1", "2", "5", "\"x\""];
 
 /// A command that is under way, and where its answer goes.
 #[derive(Clone)]
@@ -123,6 +125,9 @@ impl World {
         }
         let id = self.random.pick(&held).execution_id.clone();
         self.focus = Some(id.as_str().into());
+        if let Some(state) = self.state_of(id.as_str()).await {
+            self.send_named_signal(server, ExecutionName { id: id.clone(), uid: None }, state);
+        }
         if self.random.one_in(4) {
             return;
         }
@@ -132,7 +137,7 @@ impl World {
     }
 
     /// Sends a command of this kind, or what must come before it.
-    async fn perform(&mut self, server: &Server, command: Command) {
+    pub(crate) async fn perform(&mut self, server: &Server, command: Command) {
         match command {
             Command::Start => self.start(server).await,
             Command::StartRepeat | Command::StartOther => self.start_again(server, command).await,
@@ -221,15 +226,21 @@ impl World {
 
     async fn signal(&mut self, server: &Server) {
         let Some((name, state)) = self.some_execution().await else { return };
-        let payload = self.random.pick(&["1", "2", "5", "\"x\""]).to_string();
+        if self.random.one_in(2) {
+            return self.send_named_signal(server, name, state);
+        }
+        let payload = self.random.pick(&PAYLOADS).to_string();
+        let expires = self.random.one_in(3).then_some(Duration::from_secs(3));
+        self.send_signal(server, Command::Signal, state, name, payload, None, expires);
+    }
+
+    /// A signal with a `request_id`.
+    fn send_named_signal(&mut self, server: &Server, name: ExecutionName, state: ExecutionState) {
+        let payload = self.random.pick(&PAYLOADS).to_string();
         let position = self.starts.iter().position(|start| start.id.as_ref() == Some(&name.id)).unwrap();
         let key = format!("signal {}", self.random.next());
-        let is_named = self.random.one_in(2);
-        if is_named {
-            self.signals.push((position, payload.clone(), key.clone()));
-        }
-        let expires = self.random.one_in(4).then_some(Duration::from_secs(3));
-        self.send_signal(server, Command::Signal, state, name, payload, is_named.then_some(key), expires);
+        self.signals.push((position, payload.clone(), key.clone()));
+        self.send_signal(server, Command::Signal, state, name, payload, Some(key), None);
     }
 
     async fn signal_again(&mut self, server: &Server) {

@@ -5,14 +5,18 @@
 
 use crate::{
     commands::work_diligently,
-    coverage::{self, Coverage, Fault},
+    coverage::{self, Command, Coverage, Fault},
     harness::{json, name, registration},
     random::Seed,
     world::{Server, World},
 };
 use orbit::domain::StepState;
 use orbit::store::{ListFilter, Store};
-use std::{sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    sync::{Arc, Once},
+    time::Duration,
+};
 
 /// Runs of the usual test.
 const RUNS: u64 = 100;
@@ -31,8 +35,27 @@ struct Done {
     events: usize,
 }
 
+thread_local! {
+    /// Panics on this thread, also those that a task of the engine took with it.
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Counts panics, since one in a task of the engine's may go unnoticed otherwise.
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.set(PANICS.get() + 1);
+            before(panic);
+        }));
+    });
+    PANICS.set(0);
+}
+
 fn run(seed: u64) -> Done {
     let _seed = Seed(seed);
+    count_panics();
     let mut world = World::new(seed);
     for _ in 0..LIVES {
         world.live(async |world, server| storm(world, server).await);
@@ -43,6 +66,7 @@ fn run(seed: u64) -> Done {
         }
     }
     world.live(async |world, server| end_everything(world, server).await);
+    assert_eq!(PANICS.get(), 0, "something panicked");
     let histories = world.histories();
     let (digest, events) = (histories.digest(), histories.all().map(|history| history.events.len()).sum());
     let coverage = world.shared().coverage.clone();
@@ -94,13 +118,19 @@ async fn gust(world: &mut World, server: &Server, slowness: Duration) {
         Fault::WriteFails,
         Fault::ClockJump,
     ]);
-    if world.random.one_in(2) {
+    if !world.random.one_in(3) {
         world.focus(server).await;
         tokio::time::sleep(2 * slowness).await;
     }
     server.weather(fault, slowness + Duration::from_millis(5));
     for _ in 0..6 {
         world.act_any(server).await;
+    }
+    // What meets the fault for sure, while the others are under way.
+    match fault {
+        Fault::CommitFails | Fault::CommitLost => world.perform(server, Command::Signal).await,
+        Fault::WriteFails | Fault::ReadFails => world.perform(server, Command::Register).await,
+        Fault::None | Fault::Crash | Fault::ClockJump => {}
     }
     world.focus = None;
     tokio::time::sleep(Duration::from_millis(1)).await;
