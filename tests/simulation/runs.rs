@@ -109,9 +109,10 @@ async fn storm(world: &mut World, server: &Server) {
     world.check().await;
 }
 
-/// Some commands under one fault.
+/// Some commands at once, under one fault or none.
 async fn gust(world: &mut World, server: &Server, slowness: Duration) {
     let fault = *world.random.pick(&[
+        Fault::None,
         Fault::CommitFails,
         Fault::CommitLost,
         Fault::ReadFails,
@@ -128,7 +129,7 @@ async fn gust(world: &mut World, server: &Server, slowness: Duration) {
     }
     // What meets the fault for sure, while the others are under way.
     match fault {
-        Fault::CommitFails | Fault::CommitLost => world.perform(server, Command::Signal).await,
+        Fault::CommitFails | Fault::CommitLost => world.perform(server, Command::Start).await,
         Fault::WriteFails | Fault::ReadFails => world.perform(server, Command::Register).await,
         Fault::None | Fault::Crash | Fault::ClockJump => {}
     }
