@@ -187,10 +187,19 @@ impl Server {
         }
         over.cancel();
         background.close();
-        background.wait().await;
         let store = engine.store().clone();
-        engine.shutdown().await;
-        store.close().await.map_err(Error::Close)?;
+        let settled = tokio::time::timeout(SETTLE_MAX, async {
+            background.wait().await;
+            engine.shutdown().await;
+        });
+        if settled.await.is_err() {
+            // What hangs has not been acknowledged, and the store holds whole commits at any moment.
+            tracing::warn!("work still runs; it ends with the process");
+        }
+        match tokio::time::timeout(SETTLE_MAX, store.close()).await {
+            Ok(closed) => closed.map_err(Error::Close)?,
+            Err(_) => tracing::warn!("the store is still busy; it is whole as it is"),
+        }
         tracing::info!("stopped");
         Ok(())
     }

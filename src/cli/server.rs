@@ -89,7 +89,10 @@ fn serve(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result<(),
         .enable_all()
         .build()
         .map_err(|error| Error::failure(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(run(config, started))
+    let served = runtime.block_on(run(config, started));
+    // Work that hangs must not keep the process: it was given its time while the server ended.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    served
 }
 
 async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result<(), Error>) -> Result<(), Error> {
