@@ -506,7 +506,7 @@ impl World {
         registration.worker_id = format!("worker {worker}").into();
         registration.contracts = CONTRACTS[..1 + self.random.below(2)].iter().map(|contract| arc(contract)).collect();
         registration.queues = QUEUES[..1 + self.random.below(2)].iter().map(|queue| arc(queue)).collect();
-        let language: &str = self.random.pick(&["", "python"]);
+        let language = *self.random.pick(&["", "python"]);
         registration.language = arc(language);
         registration.previous_session = session;
         let command = if session.is_some() { Command::Resume } else { Command::Register };
