@@ -145,6 +145,17 @@ impl Mailbox {
         Some((items, inner.hot.take()))
     }
 
+    /// Ends a turn that cannot go on: what waits gets no answer, which its callers notice.
+    pub(super) fn abandon(&self) {
+        let abandoned = {
+            let mut inner = self.lock();
+            (inner.is_busy, inner.hot) = (false, None);
+            std::mem::take(&mut inner.queue)
+        };
+        // Outside of the lock, since what is dropped gives slots back.
+        drop(abandoned);
+    }
+
     /// Puts back what a turn did not come to.
     pub(super) fn put_back(&self, items: Vec<Item>) {
         let mut inner = self.lock();

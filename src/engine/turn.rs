@@ -23,10 +23,33 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs turns until the mailbox is empty.
 pub(super) async fn run(core: Arc<Core>, mailbox: Arc<Mailbox>) {
+    let mut busy = Busy { core: &core, mailbox: &mailbox, is_over: false };
     while let Some((items, hot)) = mailbox.begin() {
         core.turn(&mailbox, hot, items).await;
     }
+    busy.is_over = true;
+    drop(busy);
     core.cache.release(mailbox);
+}
+
+/// A mailbox that a turn has. Should the turn panic where nothing catches it, the next item begins another.
+struct Busy<'a> {
+    core: &'a Core,
+    mailbox: &'a Mailbox,
+    is_over: bool,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        if std::thread::panicking() {
+            tracing::error!(execution = self.mailbox.key().0, "a turn panicked; what it had is dropped");
+        }
+        self.core.cache.drop_state(self.mailbox.key());
+        self.mailbox.abandon();
+    }
 }
 
 impl Core {

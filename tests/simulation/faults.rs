@@ -1,14 +1,18 @@
 //! What a store that fails costs: an answer, never a fact.
 
 use crate::harness::*;
+use orbit::clock::{Entropy, SeededEntropy, TokioClock};
 use orbit::domain::{Phase, ReportOutcome};
-use orbit::engine::{Config, Error};
+use orbit::engine::{Config, Engine, Error};
 use orbit::store::{
     Faulty, MemoryStore,
     faulty::{Call, Fate},
 };
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -131,6 +135,42 @@ async fn an_outage_is_no_mass_death() {
     orbit.hold(session, &[&task], 60).await;
     assert_eq!(orbit.report(&task, complete("1")).await, ReportOutcome::Accepted);
     assert_eq!(orbit.kinds("e").await.len(), 6, "{:?}", orbit.kinds("e").await);
+}
+
+/// Random numbers, but for the one time when there are none.
+struct Fainting {
+    inner: SeededEntropy,
+    faints: AtomicBool,
+}
+
+impl Entropy for Fainting {
+    fn uuid(&self) -> uuid::Uuid {
+        assert!(!self.faints.swap(false, Ordering::Relaxed), "no random numbers");
+        self.inner.uuid()
+    }
+
+    fn number(&self) -> u64 {
+        self.inner.number()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_panics_answers_and_the_next_one_goes_on() {
+    let entropy = Arc::new(Fainting { inner: SeededEntropy::new(7), faints: AtomicBool::new(false) });
+    let memory = MemoryStore::new();
+    let clock = Arc::new(TokioClock::starting_at(START));
+    let engine = Engine::start(Arc::new(memory.clone()), clock.clone(), entropy.clone(), Config::default());
+    let orbit = Orbit { engine, memory, clock };
+    orbit.deploy("one", ONE_TASK).await;
+    let session = orbit.worker(&["a@1"]).await;
+    orbit.start("one", "e").await;
+    let task = orbit.task(session).await;
+    entropy.faints.store(true, Ordering::Relaxed);
+    let failed = orbit.engine.report(task.token.clone(), complete("1")).await;
+    assert!(matches!(failed, Err(Error::Internal)), "{failed:?}");
+    assert_eq!(orbit.report(&task, complete("1")).await, ReportOutcome::Accepted);
+    assert_eq!(orbit.phase("e").await, Phase::Succeeded);
+    assert_eq!(orbit.engine.sizes().mailboxes, 0);
 }
 
 #[tokio::test(start_paused = true)]
