@@ -1,7 +1,6 @@
-//! What each action writes: the cost table of the README's architecture page, line by line, through the engine on SQLite.
+//! What each action writes, line by line of the cost table, through the engine on SQLite.
 //!
 //! Presence (one transaction a second where anything was heard, with the node's row in it) is told apart by that row.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 #![allow(clippy::disallowed_methods, reason = "SQLite works in threads of its own, so these tests wait in real time")]
 
 use orbit::clock::{SystemClock, SystemEntropy};
