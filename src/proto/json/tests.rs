@@ -29,7 +29,7 @@ fn writes_zero_scalars_and_empty_lists_but_not_what_is_unset() {
     let text = to_string(&Execution { state: State::Running.into(), ..Default::default() }).unwrap();
     assert_eq!(
         text,
-        r#"{"id":"","uid":"","run":0,"workflow":"","version":"","definitionHash":"","state":"STATE_RUNNING","cause":"CAUSE_UNSPECIFIED","labels":{},"reason":"","lastEventNumber":"0","steps":[],"bufferedSignals":0}"#
+        r#"{"id":"","uid":"","run":0,"workflow":"","version":"","definitionHash":"","state":"STATE_RUNNING","cause":"CAUSE_UNSPECIFIED","labels":{},"reason":"","lastEventNumber":"0","steps":[],"bufferedSignals":0,"payloadsOmitted":false}"#
     );
     let policy = RetryPolicy { backoff_coefficient: 1.5, jitter: Some(0.0), ..Default::default() };
     assert_eq!(
