@@ -2,6 +2,7 @@
 //!
 //! Presence (one transaction a second where anything was heard, with the node's row in it) is told apart by that row.
 #![allow(clippy::disallowed_methods, reason = "SQLite works in threads of its own, so these tests wait in real time")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 use orbit::clock::{SystemClock, SystemEntropy};
 use orbit::domain::{ExecutionId, Payload, Phase, SessionId, Settings, definition::Definition};
