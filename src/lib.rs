@@ -30,16 +30,16 @@
 //! | I1 | There is one write path: RPC, timer, lost worker and recovery all put commands into a mailbox. | `tests/tidy.rs` |
 //! | I2 | `domain` is pure: no async, clock, randomness, store or wire. | `tests/tidy.rs` |
 //! | I3 | Facts keep their meaning: an unknown event stops the fold; it is never skipped. | `wire::event` tests |
-//! | I4 | What belongs together is committed together: events, ready rows, wake-up time, state, counters. | `tests/simulation.rs` |
-//! | I5 | Events are numbered 1, 2, 3 … without gaps; the unique key of `history` is the only lock. | `tests/store.rs` |
-//! | I6 | Every effect follows from stored state, not from a message that could be lost: whatever was handed out is found again. | `tests/recovery.rs` |
-//! | I7 | Hints (wake-ups, caches, presence) may be lost, repeated or late without harm. | `tests/simulation.rs` |
+//! | I4 | What belongs together is committed together: events, ready rows, wake-up time, state, counters. | `tests/simulation` |
+//! | I5 | Events are numbered 1, 2, 3 … without gaps; the unique key of `history` is the only lock. | `tests/store` |
+//! | I6 | Every effect follows from stored state, not from a message that could be lost: whatever was handed out is found again. | `tests/recovery` |
+//! | I7 | Hints (wake-ups, caches, presence) may be lost, repeated or late without harm. | `tests/simulation` |
 //! | I8 | A token names one delivery; a failure counts from the current one only, a success from any of an unresolved unit, and a repeat changes nothing. | `domain::decide` tests |
-//! | I9 | The same request gets the same answer, for 24 hours. | `tests/api.rs` |
+//! | I9 | The same request gets the same answer, for 24 hours. | `tests/api` |
 //! | I10 | HTTP has no behaviour of its own: routes, JSON and streams derive from the descriptors. | `gateway` tests |
-//! | I11 | Every loop, queue, page, payload and wait is bounded. | `tests/api.rs`, `engine` tests |
+//! | I11 | Every loop, queue, page, payload and wait is bounded. | `tests/api`, `engine` tests |
 //!
-//! An acknowledged write is durable: [`store`] syncs before it answers (`tests/recovery.rs` cuts the power).
+//! An acknowledged write is durable: [`store`] syncs before it answers (`tests/recovery` cuts the power).
 
 pub mod api;
 pub mod cli;
