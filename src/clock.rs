@@ -49,7 +49,13 @@ impl SystemClock {
     pub fn starting_at(newest: Option<Timestamp>) -> Self {
         let wall = wall_micros();
         let start = newest.map_or(wall, |newest| newest.as_micros().max(wall));
-        Self { offset: AtomicI64::new(start - boot_micros()) }
+        Self::starting_exactly_at(Timestamp::from_micros(start))
+    }
+
+    /// Starts from this time, whatever the machine's clock says: other nodes and the database go by it.
+    #[must_use]
+    pub fn starting_exactly_at(start: Timestamp) -> Self {
+        Self { offset: AtomicI64::new(start.as_micros() - boot_micros()) }
     }
 }
 

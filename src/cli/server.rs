@@ -113,7 +113,10 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
     let Database::Sqlite(path) = &config.database;
     let options = Options { unsafe_without_sync: config.tuning.unsafe_without_sync, ..Options::default() };
     let store = SqliteStore::open(path, options).await.map_err(|error| failure(&error))?;
-    let clock = SystemClock::starting_at(store.opened().newest_now);
+    let clock = match store.opened().newest_now {
+        Some(now) if store.is_shared() => SystemClock::starting_exactly_at(now),
+        newest => SystemClock::starting_at(newest),
+    };
 
     let shutdown = api::shutdown::requested();
     tokio::pin!(shutdown);

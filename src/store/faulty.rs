@@ -5,8 +5,8 @@
 
 use super::{
     Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence,
-    ReadyRow, SessionRow, Size, Store,
+    FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow, Opened,
+    Pool, Presence, ReadyRow, SessionRow, Size, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+use tokio::sync::mpsc;
 
 /// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +117,14 @@ impl Store for Faulty {
         self.inner.opened()
     }
 
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
+    fn committers(&self) -> usize {
+        self.inner.committers()
+    }
+
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
         let fate = self.fate(Call::Commit(&batch));
         Self::meet(fate, self.inner.commit(batch)).await
@@ -131,6 +140,14 @@ impl Store for Faulty {
 
     async fn load(&self, key: ExecutionKey) -> Result<Option<Loaded>, Error> {
         self.read("load", self.inner.load(key)).await
+    }
+
+    async fn load_tail(&self, key: ExecutionKey, after_number: u64) -> Result<Option<Loaded>, Error> {
+        self.read("load_tail", self.inner.load_tail(key, after_number)).await
+    }
+
+    async fn newest_numbers(&self, keys: &[ExecutionKey]) -> Result<Vec<Option<u64>>, Error> {
+        self.read("newest_numbers", self.inner.newest_numbers(keys)).await
     }
 
     async fn history(
@@ -162,6 +179,14 @@ impl Store for Faulty {
 
     async fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<(ExecutionKey, Timestamp)>, Error> {
         self.read("due", self.inner.due(until, limit)).await
+    }
+
+    async fn still_due(&self, keys: &[ExecutionKey], now: Timestamp) -> Result<Vec<ExecutionKey>, Error> {
+        self.read("still_due", self.inner.still_due(keys, now)).await
+    }
+
+    async fn waiting_pools(&self, pools: &[Pool]) -> Result<Vec<Pool>, Error> {
+        self.read("waiting_pools", self.inner.waiting_pools(pools)).await
     }
 
     async fn ready(&self, pool: &Pool, limit: usize) -> Result<Vec<ReadyRow>, Error> {
@@ -213,8 +238,16 @@ impl Store for Faulty {
         self.write("end_session", self.inner.end_session(id, contact_time)).await
     }
 
-    async fn presence(&self, presence: &Presence) -> Result<Option<Timestamp>, Error> {
+    async fn presence(&self, presence: &Presence) -> Result<Vec<NodeRow>, Error> {
         self.write("presence", self.inner.presence(presence)).await
+    }
+
+    async fn publish(&self, hints: &Hints) -> Result<(), Error> {
+        self.write("publish", self.inner.publish(hints)).await
+    }
+
+    fn listen(&self) -> mpsc::Receiver<Heard> {
+        self.inner.listen()
     }
 
     async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {

@@ -52,6 +52,9 @@ pub(crate) const HISTORY: &str = "SELECT first_seq, last_seq, run, batch_id, for
      WHERE execution_key = $1 AND last_seq >= $2 AND first_seq >= coalesce(\
        (SELECT max(first_seq) FROM history WHERE execution_key = $1 AND first_seq <= $2), 0) \
      ORDER BY first_seq LIMIT $3";
+/// Index `history_fence`.
+pub(crate) const NEWEST_NUMBER: &str = "SELECT coalesce((SELECT h.last_seq FROM history AS h WHERE h.execution_key = e.key \
+     ORDER BY h.first_seq DESC LIMIT 1), e.floor_seq) FROM executions AS e WHERE e.key = $1";
 pub(crate) const HISTORY_BATCH: &str = "SELECT batch_id FROM history WHERE execution_key = $1 AND first_seq = $2";
 pub(crate) const KEY_OF_UID: &str = "SELECT key FROM executions WHERE uid = $1";
 pub(crate) const PAYLOADS: &str =
@@ -63,6 +66,10 @@ pub(crate) const COUNT: &str =
 /// Index `executions_wake`.
 pub(crate) const DUE: &str = "SELECT key, wake_time FROM executions \
      WHERE wake_time IS NOT NULL AND quarantined IS NULL AND wake_time <= $1 ORDER BY wake_time, key LIMIT $2";
+pub(crate) const STILL_DUE: &str = "SELECT key FROM executions \
+     WHERE key = $1 AND wake_time IS NOT NULL AND quarantined IS NULL AND wake_time <= $2";
+/// Index `ready_pool`.
+pub(crate) const IS_WAITING: &str = "SELECT 1 FROM ready WHERE queue = $1 AND contract = $2 AND language = $3 LIMIT 1";
 /// Index `ready_pool`.
 pub(crate) const READY: &str = "SELECT execution_key, unit, priority, ready_time FROM ready \
      WHERE queue = $1 AND contract = $2 AND language = $3 ORDER BY priority, ready_time, execution_key, unit LIMIT $4";
@@ -158,7 +165,7 @@ pub(crate) const HELD_OVERDUE: &str = concat!(
 );
 pub(crate) const NODE_WRITE: &str = "INSERT INTO nodes (id, slot, now, level) VALUES ($1, $2, $3, $4) \
      ON CONFLICT (id) DO UPDATE SET now = CASE WHEN nodes.now < $3 THEN $3 ELSE nodes.now END, level = $4";
-pub(crate) const NODE_NEWEST: &str = "SELECT max(now) FROM nodes";
+pub(crate) const NODES: &str = "SELECT id, now, level FROM nodes ORDER BY id";
 
 /// Most rows of one statement.
 pub(crate) const ROWS_MAX: usize = 256;

@@ -9,7 +9,7 @@ on_every_store![
     a_session_is_taken_back_with_a_new_connection,
     a_session_ends_only_at_the_contact_that_was_judged,
     a_contact_never_moves_back,
-    presence_answers_with_the_newest_time_of_any_node,
+    presence_answers_with_the_time_of_every_node,
     held_rows_are_replaced_and_deleted,
     held_rows_are_found_by_session_and_by_execution,
     held_rows_of_ended_sessions_are_found,
@@ -68,14 +68,18 @@ async fn a_contact_never_moves_back(store: &dyn Store) {
     assert_eq!(store.session(SessionId(uuid(404))).await.unwrap(), None);
 }
 
-async fn presence_answers_with_the_newest_time_of_any_node(store: &dyn Store) {
+async fn presence_answers_with_the_time_of_every_node(store: &dyn Store) {
     let node =
         |id, now| Presence { node: Some(NodeRow { id: uuid(id), now: time(now), level: 1 }), ..Presence::default() };
-    assert_eq!(store.presence(&Presence::default()).await.unwrap(), None);
-    assert_eq!(store.presence(&node(1, 10)).await.unwrap(), Some(time(10)));
-    assert_eq!(store.presence(&node(2, 5)).await.unwrap(), Some(time(10)));
-    assert_eq!(store.presence(&node(1, 7)).await.unwrap(), Some(time(10)));
-    assert_eq!(store.presence(&node(2, 11)).await.unwrap(), Some(time(11)));
+    let nows = async |presence| {
+        let nodes = store.presence(&presence).await.unwrap();
+        nodes.into_iter().map(|node| (node.id.as_u128(), node.now.as_micros())).collect::<Vec<_>>()
+    };
+    assert_eq!(nows(Presence::default()).await, []);
+    assert_eq!(nows(node(1, 10)).await, [(1, 10)]);
+    assert_eq!(nows(node(2, 5)).await, [(1, 10), (2, 5)]);
+    assert_eq!(nows(node(1, 7)).await, [(1, 10), (2, 5)]);
+    assert_eq!(nows(node(2, 11)).await, [(1, 10), (2, 11)]);
 }
 
 async fn put_held(store: &dyn Store, held: Vec<HeldRow>) {

@@ -84,9 +84,9 @@ impl Judge {
         }
         let node = Some(NodeRow { id: core.node, now, level: crate::engine::EVENT_LEVEL });
         let presence = Presence { contacts, held, node };
-        let newest = core.store.presence(&presence).await.map_err(Error::Store)?;
+        let nodes = core.store.presence(&presence).await.map_err(Error::Store)?;
         core.sessions.written(&presence.contacts, &presence.held);
-        if let Some(newest) = newest {
+        if let Some(newest) = nodes.iter().map(|node| node.now).max() {
             core.clock.advance(newest);
         }
         Ok(())

@@ -9,8 +9,8 @@ mod tables;
 use super::statistics::Totals;
 use super::{
     Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence,
-    ReadyRow, SessionRow, Size, Statistics, Store,
+    FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow, Opened,
+    Pool, Presence, ReadyRow, SessionRow, Size, Statistics, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -19,12 +19,24 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tables::Tables;
+use tokio::sync::mpsc;
+
+/// Hints that one node may be behind; more are lost.
+const HINTS_BEHIND_MAX: usize = 64;
 
 /// A store in memory.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     totals: Arc<Totals>,
+    /// Those who listen, if several nodes share the store; and which of the nodes this is.
+    listeners: Option<Arc<Mutex<Vec<Listener>>>>,
+    node: usize,
+}
+
+struct Listener {
+    node: usize,
+    heard: mpsc::Sender<Heard>,
 }
 
 impl std::fmt::Debug for MemoryStore {
@@ -38,6 +50,18 @@ impl MemoryStore {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store that several nodes share: each needs a handle of its own, by [`another_node`](Self::another_node).
+    #[must_use]
+    pub fn shared() -> Self {
+        Self { listeners: Some(Arc::default()), ..Self::default() }
+    }
+
+    /// The same store as another node has it: it hears what this one publishes. Nodes are numbered by the caller.
+    #[must_use]
+    pub fn another_node(&self, node: usize) -> Self {
+        Self { node, ..self.clone() }
     }
 
     /// What has been written since the store was made.
@@ -77,6 +101,14 @@ impl Store for MemoryStore {
         Opened { newest_now: self.tables().newest_now(), schema_version: 0 }
     }
 
+    fn is_shared(&self) -> bool {
+        self.listeners.is_some()
+    }
+
+    fn committers(&self) -> usize {
+        1
+    }
+
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
         Ok(self.write(|tables, changes| batch.iter().map(|append| tables.commit(append, changes)).collect()))
     }
@@ -93,6 +125,15 @@ impl Store for MemoryStore {
 
     async fn load(&self, key: ExecutionKey) -> Result<Option<Loaded>, Error> {
         Ok(self.tables().executions.get(&key).map(tables::Execution::load))
+    }
+
+    async fn load_tail(&self, key: ExecutionKey, after_number: u64) -> Result<Option<Loaded>, Error> {
+        Ok(self.tables().executions.get(&key).map(|execution| execution.load_tail(after_number)))
+    }
+
+    async fn newest_numbers(&self, keys: &[ExecutionKey]) -> Result<Vec<Option<u64>>, Error> {
+        let tables = self.tables();
+        Ok(keys.iter().map(|key| tables.executions.get(key).map(tables::Execution::newest_number)).collect())
     }
 
     async fn history(
@@ -133,6 +174,20 @@ impl Store for MemoryStore {
 
     async fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<(ExecutionKey, Timestamp)>, Error> {
         Ok(self.tables().due(until, limit))
+    }
+
+    async fn still_due(&self, keys: &[ExecutionKey], now: Timestamp) -> Result<Vec<ExecutionKey>, Error> {
+        let tables = self.tables();
+        let is_due = |key: &ExecutionKey| {
+            let row = tables.executions.get(key).map(|execution| &execution.row);
+            row.is_some_and(|row| row.quarantined.is_none() && row.wake_time.is_some_and(|time| time <= now))
+        };
+        Ok(keys.iter().copied().filter(is_due).collect())
+    }
+
+    async fn waiting_pools(&self, pools: &[Pool]) -> Result<Vec<Pool>, Error> {
+        let tables = self.tables();
+        Ok(pools.iter().filter(|pool| !tables.ready(pool, 1).is_empty()).cloned().collect())
     }
 
     async fn ready(&self, pool: &Pool, limit: usize) -> Result<Vec<ReadyRow>, Error> {
@@ -193,8 +248,29 @@ impl Store for MemoryStore {
         Ok(self.write(|tables, changes| tables.end_session(id, contact_time, changes)))
     }
 
-    async fn presence(&self, presence: &Presence) -> Result<Option<Timestamp>, Error> {
+    async fn presence(&self, presence: &Presence) -> Result<Vec<NodeRow>, Error> {
         Ok(self.write(|tables, changes| tables.presence(presence, changes)))
+    }
+
+    async fn publish(&self, hints: &Hints) -> Result<(), Error> {
+        if let Some(listeners) = &self.listeners {
+            let mut listeners = listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            listeners.retain(|listener| !listener.heard.is_closed());
+            for listener in listeners.iter().filter(|listener| listener.node != self.node) {
+                // One that is behind finds the rest by its scans.
+                let _ = listener.heard.try_send(Heard::Hints(hints.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn listen(&self) -> mpsc::Receiver<Heard> {
+        let (heard, receiver) = mpsc::channel(HINTS_BEHIND_MAX);
+        if let Some(listeners) = &self.listeners {
+            let listener = Listener { node: self.node, heard };
+            listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+        }
+        receiver
     }
 
     async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {

@@ -49,6 +49,12 @@ impl Execution {
         }
     }
 
+    pub(super) fn load_tail(&self, after_number: u64) -> Loaded {
+        let history = self.history(after_number, usize::MAX, usize::MAX);
+        let payloads = if history.is_empty() { Vec::new() } else { self.payloads() };
+        Loaded { row: self.row.clone(), snapshot: None, history, payloads }
+    }
+
     pub(super) fn history(&self, after_number: u64, rows_max: usize, bytes_max: usize) -> Vec<HistoryRow> {
         let mut bytes = 0;
         let mut rows = Vec::new();
@@ -212,7 +218,7 @@ impl Tables {
         ends
     }
 
-    pub(super) fn presence(&mut self, presence: &Presence, changes: &mut Statistics) -> Option<Timestamp> {
+    pub(super) fn presence(&mut self, presence: &Presence, changes: &mut Statistics) -> Vec<NodeRow> {
         for (id, time) in &presence.contacts {
             if let Some(row) = self.sessions.get_mut(id).filter(|row| row.contact_time < *time) {
                 row.contact_time = *time;
@@ -228,7 +234,7 @@ impl Tables {
             self.nodes.insert(node.id, NodeRow { now, ..node });
             changes.add(Change::NodeWritten, 1);
         }
-        self.newest_now()
+        self.nodes.values().copied().collect()
     }
 
     pub(super) fn newest_now(&self) -> Option<Timestamp> {

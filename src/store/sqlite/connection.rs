@@ -98,6 +98,11 @@ impl Transaction {
         Ok(rows)
     }
 
+    /// Reads all rows of a statement as this transaction sees them.
+    pub(super) async fn rows(&mut self, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Vec<SqliteRow>> {
+        rows(&mut self.connection, sql, values).await
+    }
+
     /// Reads the only row of a statement as this transaction sees it.
     pub(super) async fn row(&mut self, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Option<SqliteRow>> {
         row(&mut self.connection, sql, values).await

@@ -53,6 +53,36 @@ pub(super) async fn load(connection: &mut SqliteConnection, key: ExecutionKey) -
     Ok(loaded)
 }
 
+pub(super) async fn load_tail(
+    connection: &mut SqliteConnection,
+    key: ExecutionKey,
+    after_number: u64,
+) -> sqlx::Result<Option<Loaded>> {
+    begin_read(connection).await?;
+    let loaded = match execution(connection, &Find::Key(key)).await? {
+        None => None,
+        Some(row) => {
+            let history = history(connection, key, after_number, usize::MAX, usize::MAX).await?;
+            let payloads = if history.is_empty() { Vec::new() } else { all_payloads(connection, key).await? };
+            Some(Loaded { row, snapshot: None, history, payloads })
+        }
+    };
+    end_read(connection).await?;
+    Ok(loaded)
+}
+
+pub(super) async fn newest_numbers(
+    connection: &mut SqliteConnection,
+    keys: &[ExecutionKey],
+) -> sqlx::Result<Vec<Option<u64>>> {
+    let mut numbers = Vec::with_capacity(keys.len());
+    for key in keys {
+        let row = row(connection, sql::NEWEST_NUMBER, Values::default().with(key.0)).await?;
+        numbers.push(row.map(|row| unsigned(&row, 0)).transpose()?);
+    }
+    Ok(numbers)
+}
+
 async fn snapshot(connection: &mut SqliteConnection, key: ExecutionKey) -> sqlx::Result<Option<Snapshot>> {
     let Some(row) = row(connection, sql::SNAPSHOT, Values::default().with(key.0)).await? else { return Ok(None) };
     Ok(Some(Snapshot {
@@ -134,6 +164,28 @@ pub(super) async fn due(
     let values = Values::default().with(until.as_micros()).with(limit(most));
     let rows = rows(connection, sql::DUE, values).await?;
     rows.iter().map(|row| Ok((ExecutionKey(row.try_get(0)?), time(row, 1)?))).collect()
+}
+
+pub(super) async fn still_due(
+    connection: &mut SqliteConnection,
+    keys: &[ExecutionKey],
+    now: Timestamp,
+) -> sqlx::Result<Vec<ExecutionKey>> {
+    let mut due = Vec::new();
+    for key in keys {
+        let values = Values::default().with(key.0).with(now.as_micros());
+        due.extend(row(connection, sql::STILL_DUE, values).await?.map(|_| *key));
+    }
+    Ok(due)
+}
+
+pub(super) async fn waiting_pools(connection: &mut SqliteConnection, pools: &[Pool]) -> sqlx::Result<Vec<Pool>> {
+    let mut waiting = Vec::new();
+    for pool in pools {
+        let values = Values::default().with(pool.queue.clone()).with(pool.contract.clone()).with(pool.language.clone());
+        waiting.extend(row(connection, sql::IS_WAITING, values).await?.map(|_| pool.clone()));
+    }
+    Ok(waiting)
 }
 
 pub(super) async fn ready(connection: &mut SqliteConnection, pool: &Pool, most: usize) -> sqlx::Result<Vec<ReadyRow>> {

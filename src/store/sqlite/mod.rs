@@ -23,8 +23,8 @@ mod tests;
 use super::statistics::Totals;
 use super::{
     Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
-    Find, FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, Opened, Pool, Presence,
-    ReadyRow, SessionRow, Size, Statistics, Store, sql,
+    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow,
+    Opened, Pool, Presence, ReadyRow, SessionRow, Size, Statistics, Store, sql,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -38,7 +38,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, mpsc};
 
 /// Bytes of a page: one history row of a usual step fits many times, and the tables stay shallow.
 const PAGE_BYTES: u32 = 8192;
@@ -154,6 +154,14 @@ impl Store for SqliteStore {
         self.opened
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn committers(&self) -> usize {
+        1
+    }
+
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
         let writer = self.writer.clone();
         unbroken(async move { commit::commit(&mut *writer.lock().await, &batch).await }).await
@@ -169,6 +177,14 @@ impl Store for SqliteStore {
 
     async fn load(&self, key: ExecutionKey) -> Result<Option<Loaded>, Error> {
         self.readers.read(async |reader| executions::load(reader, key).await).await
+    }
+
+    async fn load_tail(&self, key: ExecutionKey, after_number: u64) -> Result<Option<Loaded>, Error> {
+        self.readers.read(async |reader| executions::load_tail(reader, key, after_number).await).await
+    }
+
+    async fn newest_numbers(&self, keys: &[ExecutionKey]) -> Result<Vec<Option<u64>>, Error> {
+        self.readers.read(async |reader| executions::newest_numbers(reader, keys).await).await
     }
 
     async fn history(
@@ -202,6 +218,14 @@ impl Store for SqliteStore {
 
     async fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<(ExecutionKey, Timestamp)>, Error> {
         self.readers.read(async |reader| executions::due(reader, until, limit).await).await
+    }
+
+    async fn still_due(&self, keys: &[ExecutionKey], now: Timestamp) -> Result<Vec<ExecutionKey>, Error> {
+        self.readers.read(async |reader| executions::still_due(reader, keys, now).await).await
+    }
+
+    async fn waiting_pools(&self, pools: &[Pool]) -> Result<Vec<Pool>, Error> {
+        self.readers.read(async |reader| executions::waiting_pools(reader, pools).await).await
     }
 
     async fn ready(&self, pool: &Pool, limit: usize) -> Result<Vec<ReadyRow>, Error> {
@@ -265,9 +289,17 @@ impl Store for SqliteStore {
         self.write(move |transaction| Box::pin(sessions::end(transaction, id, contact_time))).await
     }
 
-    async fn presence(&self, presence: &Presence) -> Result<Option<Timestamp>, Error> {
+    async fn presence(&self, presence: &Presence) -> Result<Vec<NodeRow>, Error> {
         let presence = presence.clone();
         self.write(move |transaction| Box::pin(async move { sessions::presence(transaction, &presence).await })).await
+    }
+
+    async fn publish(&self, _: &Hints) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn listen(&self) -> mpsc::Receiver<Heard> {
+        mpsc::channel(1).1
     }
 
     async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {

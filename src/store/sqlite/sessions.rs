@@ -5,7 +5,7 @@ use super::error::damaged;
 use super::executions::{bytes, limit, text, time, time_if_any, unsigned};
 use crate::domain::{SessionId, Timestamp};
 use crate::store::{
-    Change, ExecutionKey, HeldRow, Presence, SessionRow,
+    Change, ExecutionKey, HeldRow, NodeRow, Presence, SessionRow,
     sql::{self, ROWS_MAX, Rows},
 };
 use sqlx::{
@@ -109,7 +109,7 @@ static HELD: Rows = Rows::new(
 
 static HELD_DELETED: Rows = Rows::new("DELETE FROM held WHERE (execution_key, unit, delivery) IN ", 3, "");
 
-pub(super) async fn presence(transaction: &mut Transaction, presence: &Presence) -> sqlx::Result<Option<Timestamp>> {
+pub(super) async fn presence(transaction: &mut Transaction, presence: &Presence) -> sqlx::Result<Vec<NodeRow>> {
     // An UPDATE takes any one of several values for a row, so each session comes once, with its newest time.
     let mut newest: BTreeMap<SessionId, Timestamp> = BTreeMap::new();
     for (id, contact_time) in &presence.contacts {
@@ -146,8 +146,11 @@ pub(super) async fn presence(transaction: &mut Transaction, presence: &Presence)
             .with(i64::from(node.level));
         transaction.run(Change::NodeWritten, sql::NODE_WRITE, values).await?;
     }
-    let newest = transaction.row(sql::NODE_NEWEST, Values::default()).await?;
-    newest.map_or(Ok(None), |row| time_if_any(&row, 0))
+    transaction.rows(sql::NODES, Values::default()).await?.iter().map(node_row).collect()
+}
+
+fn node_row(row: &SqliteRow) -> sqlx::Result<NodeRow> {
+    Ok(NodeRow { id: Uuid::from_bytes(bytes(row, 0)?), now: time(row, 1)?, level: unsigned(row, 2)? })
 }
 
 pub(super) async fn held_by_session(
