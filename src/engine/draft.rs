@@ -3,6 +3,7 @@
 //! Decides the commands in order, hands units that became ready to workers that wait, and works out what the append
 //! writes beside the events: ready rows, the state, the wake-up time, a snapshot.
 
+use super::Config;
 use super::dispatch::{Dispatch, Reservation};
 use super::mailbox::Hot;
 use crate::domain::{
@@ -21,8 +22,6 @@ use uuid::Uuid;
 const EVENTS_MAX: usize = 1_000;
 /// Bytes of one append, as far as they can be told before encoding, a single command's excepted.
 const BYTES_MAX: usize = 1024 * 1024;
-/// Smallest tail that is worth a snapshot.
-const SNAPSHOT_TAIL_BYTES_MIN: usize = 256 * 1024;
 
 /// A hand-off or dispatch that counts once the append is committed.
 pub(super) struct Handed {
@@ -131,7 +130,7 @@ impl Draft {
             (to != row.state).then(|| StateChange { from: row.state, to, close_time: state.close_time() });
         let wake = self.wake_change(state, row.wake_time);
         let tail_bytes = tail.tail_bytes + encoded.bytes.len();
-        let is_snapshot_due = !to.is_closed() && tail_bytes > SNAPSHOT_TAIL_BYTES_MIN.max(tail.snapshot_bytes);
+        let is_snapshot_due = !to.is_closed() && tail_bytes > tail.least_bytes.max(tail.snapshot_bytes);
         let snapshot = is_snapshot_due.then(|| Snapshot {
             number: last_number,
             format: EVENT_FORMAT,
@@ -178,16 +177,23 @@ impl Draft {
     }
 }
 
-/// What of an execution's history no snapshot includes yet.
-#[derive(Clone, Copy, Default)]
+/// What of an execution's history no snapshot includes yet; a snapshot is due once it outweighs the last one.
+#[derive(Clone, Copy)]
 pub(super) struct Tail {
-    pub(super) tail_bytes: usize,
-    pub(super) snapshot_bytes: usize,
+    tail_bytes: usize,
+    snapshot_bytes: usize,
+    /// Smallest tail that is worth a snapshot.
+    least_bytes: usize,
 }
 
-impl From<&Hot> for Tail {
-    fn from(hot: &Hot) -> Self {
-        Self { tail_bytes: hot.tail_bytes, snapshot_bytes: hot.snapshot_bytes }
+impl Tail {
+    /// Of an execution that is made now.
+    pub(super) const fn none(config: &Config) -> Self {
+        Self { tail_bytes: 0, snapshot_bytes: 0, least_bytes: config.snapshot_tail_bytes_min }
+    }
+
+    pub(super) const fn of(hot: &Hot, config: &Config) -> Self {
+        Self { tail_bytes: hot.tail_bytes, snapshot_bytes: hot.snapshot_bytes, ..Self::none(config) }
     }
 }
 

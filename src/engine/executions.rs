@@ -302,7 +302,8 @@ impl Core {
             wake_time: None,
             quarantined: None,
         };
-        let drafted = draft.finish(&state, &row, Target::New(Box::new(new)), Tail::default(), self.entropy.uuid());
+        let drafted =
+            draft.finish(&state, &row, Target::New(Box::new(new)), Tail::none(&self.config), self.entropy.uuid());
         let key = match self.committer.commit(drafted.append.clone()).await {
             Ok(key) => key,
             Err(Error::WriteConflict) => return Ok(None),

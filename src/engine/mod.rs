@@ -53,6 +53,9 @@ pub struct Config {
     /// Bytes of states that are kept in memory, as estimated. Default 256 MiB. More makes more executions hot; fewer
     /// makes more of them be read again when something happens to them.
     pub cache_bytes_max: usize,
+    /// Bytes of events since the last snapshot that are worth a new one, if they also outweigh it. Default 256 KiB. Less
+    /// makes executions load faster and write more.
+    pub snapshot_tail_bytes_min: usize,
     /// Pause before a failed background read is tried again. Default 1 s.
     pub retry_pause: Duration,
     /// How often pools that workers wait for are looked at although no hint came. Default 15 s.
@@ -64,6 +67,7 @@ impl Default for Config {
         Self {
             settings: Settings::default(),
             cache_bytes_max: 256 * 1024 * 1024,
+            snapshot_tail_bytes_min: 256 * 1024,
             retry_pause: Duration::from_secs(1),
             rescan_interval: Duration::from_secs(15),
         }

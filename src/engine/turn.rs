@@ -98,8 +98,13 @@ impl Core {
             }
 
             let row = &loaded.row;
-            let drafted =
-                draft.finish(&loaded.state, row, Target::Existing(key), Tail::from(&*loaded), self.entropy.uuid());
+            let drafted = draft.finish(
+                &loaded.state,
+                row,
+                Target::Existing(key),
+                Tail::of(&loaded, &self.config),
+                self.entropy.uuid(),
+            );
             let committed = self.committer.commit(drafted.append.clone()).await;
             match committed {
                 Ok(_) => {

@@ -142,6 +142,7 @@ pub(crate) struct World {
     seen: Option<Histories>,
     pub(crate) settings: Settings,
     pub(crate) cache_bytes_max: usize,
+    pub(crate) snapshot_tail_bytes_min: usize,
 }
 
 impl World {
@@ -176,6 +177,7 @@ impl World {
                 buffered_signals_max: 4,
             },
             cache_bytes_max: *random.pick(&[1, 8 << 10, 64 << 20]),
+            snapshot_tail_bytes_min: *random.pick(&[0, 500, 64 << 10]),
             random,
         }
     }
@@ -238,7 +240,12 @@ impl World {
                 fate
             };
             let store = Arc::new(Faulty::new(Arc::new(self.memory.clone()), plan));
-            let config = Config { settings: self.settings, cache_bytes_max: self.cache_bytes_max, ..Config::default() };
+            let config = Config {
+                settings: self.settings,
+                cache_bytes_max: self.cache_bytes_max,
+                snapshot_tail_bytes_min: self.snapshot_tail_bytes_min,
+                ..Config::default()
+            };
             let entropy = Arc::new(SeededEntropy::new(self.random.next()));
             let engine = Engine::start(store, clock.clone(), entropy, config);
             let server = Server { engine, clock: clock.clone(), weather, shared: self.shared.clone() };
