@@ -10,6 +10,8 @@ PYTHON := python3
 STAGE := scripts/stage
 BUF := .venv/bin/buf
 CARGO := cargo
+# A PostgreSQL server of the tests' own, for as long as the command runs.
+WITH_POSTGRES := scripts/postgres during
 # Warnings are errors in the checks; while one works they are warnings. (RUSTFLAGS would rebuild every dependency.)
 CLIPPY := $(CARGO) clippy --locked --quiet --all-targets -- --deny warnings
 
@@ -76,8 +78,14 @@ test-unit:
 
 .PHONY: test-rust
 test-rust:
-	@$(STAGE) rust-tests scripts/tee target/rust-tests.txt $(CARGO) test --locked
+	@$(STAGE) install-postgres scripts/postgres install
+	@$(STAGE) rust-tests $(WITH_POSTGRES) scripts/tee target/rust-tests.txt $(CARGO) test --locked
 	@$(STAGE) field-cases $(PYTHON) scripts/cases.py target/rust-tests.txt
+
+.PHONY: test-postgres
+test-postgres: export PG_MAJOR ?= 18
+test-postgres: ## The store's tests on another PostgreSQL, installed into target/ (PG_MAJOR=18)
+	$(WITH_POSTGRES) $(CARGO) test --locked --test store
 
 .PHONY: record-simulation
 record-simulation: ## Simulates until every combination was met 100 times, and writes tests/simulation/coverage.txt
