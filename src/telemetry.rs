@@ -33,6 +33,10 @@ pub const COMMIT_BATCH_APPENDS: &str = "orbit_commit_batch_appends";
 pub const TIMER_LAG: &str = "orbit_timer_lag_seconds";
 /// Counter: executions that were read from the store to be decided on.
 pub const EXECUTIONS_LOADED: &str = "orbit_executions_loaded_total";
+/// Counter: states in memory that were brought up to date with what other nodes had committed.
+pub const EXECUTIONS_CAUGHT_UP: &str = "orbit_executions_caught_up_total";
+/// Counter: appends that another writer was before; each was decided again or refused.
+pub const WRITE_CONFLICTS: &str = "orbit_write_conflicts_total";
 /// Counter: sessions that were lost.
 pub const SESSIONS_LOST: &str = "orbit_sessions_lost_total";
 /// Counter: events that were committed, by `kind`.
@@ -93,6 +97,8 @@ fn describe() {
     describe_histogram!(COMMIT_BATCH_APPENDS, Unit::Count, "Appends of one commit batch");
     describe_histogram!(TIMER_LAG, Unit::Seconds, "From when a timer was due to when it fired");
     describe_counter!(EXECUTIONS_LOADED, "Executions that were read from the store to be decided on");
+    describe_counter!(EXECUTIONS_CAUGHT_UP, "States brought up to date with what other nodes had committed");
+    describe_counter!(WRITE_CONFLICTS, "Appends that another writer was before");
     describe_counter!(SESSIONS_LOST, "Sessions of workers that were lost");
     describe_counter!(EVENTS, "Events that were committed");
     describe_gauge!(MAILBOXES, "Executions with a mailbox");

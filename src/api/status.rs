@@ -288,7 +288,7 @@ fn of_engine(error: &engine::Error) -> Verdict {
         engine::Error::WriteConflict => {
             Verdict::new(Code::Unavailable, ErrorReason::WriteConflict, text).retry_after(Duration::from_millis(100))
         }
-        engine::Error::EventUnknown => {
+        engine::Error::EventUnknown | engine::Error::LevelTooHigh => {
             Verdict::new(Code::Unavailable, ErrorReason::EventUnknown, text).retry_after(Duration::from_secs(5))
         }
         engine::Error::Quarantined { why } => {
@@ -360,6 +360,16 @@ mod tests {
     fn waiting_is_advised_exactly_where_it_helps() {
         let pause = |refusal: &Refusal| verdict(refusal).into_status().get_details_retry_info().is_some();
         assert!(pause(&Refusal::Engine(engine::Error::Draining)));
+        for error in [
+            engine::Error::Store(store::Error::Unavailable(std::sync::Arc::from(Box::from("connection reset")))),
+            engine::Error::WriteConflict,
+            engine::Error::EventUnknown,
+            engine::Error::LevelTooHigh,
+        ] {
+            let refusal = Refusal::Engine(error);
+            assert!(pause(&refusal), "{refusal}");
+            assert_eq!(verdict(&refusal).code(), Code::Unavailable, "{refusal}");
+        }
         assert!(pause(&Refusal::Engine(engine::Error::Overloaded { what: "mailbox" })));
         assert!(!pause(&Refusal::Engine(engine::Error::SessionNotFound)));
         assert!(!pause(&Refusal::Invalid(invalid(1))));

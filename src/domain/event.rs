@@ -3,8 +3,9 @@
 //! - A fact keeps its meaning for ever; a reader that meets an unknown one stops.
 //! - Every value that an expression gave is in its event; nothing is evaluated again later.
 //!
-//! How to add one: the message in `proto/orbit/workflow/v1/event.proto`, the variant here, the mapping in
-//! `wire/event.rs`, its fold in `state.rs`, and a case in the golden replay test.
+//! How to add one: the message in `proto/orbit/workflow/v1/event.proto`, the variant here with its
+//! [level](EventKind::level), the mapping in `wire/event.rs`, its fold in `state.rs`, and a case in the golden replay
+//! test.
 
 use super::{ExecutionId, Failure, Payload, RequestKey, SessionId, Timestamp, Uid, Unit};
 use std::{collections::BTreeMap, sync::Arc};
@@ -174,4 +175,38 @@ pub enum EventKind {
         reason: Arc<str>,
     },
     Woke,
+}
+
+impl EventKind {
+    /// The newest level that this version reads and writes.
+    pub const LEVEL: u32 = 1;
+
+    /// Which servers know it: those whose [`LEVEL`](Self::LEVEL) is at least this. It is written only once every live node's is.
+    #[must_use]
+    pub const fn level(&self) -> u32 {
+        match self {
+            Self::ExecutionCreated(_)
+            | Self::StepScheduled { .. }
+            | Self::StepDispatched { .. }
+            | Self::TaskHeld { .. }
+            | Self::DeliveryEnded { .. }
+            | Self::AttemptFailed { .. }
+            | Self::StepSucceeded { .. }
+            | Self::StepFailed { .. }
+            | Self::StepSkipped { .. }
+            | Self::StepCancelled { .. }
+            | Self::SleepStarted { .. }
+            | Self::AwaitStarted { .. }
+            | Self::SignalReceived { .. }
+            | Self::SignalExpired { .. }
+            | Self::LateSuccess { .. }
+            | Self::WindDownStarted { .. }
+            | Self::ExecutionSucceeded { .. }
+            | Self::ExecutionFailed { .. }
+            | Self::ExecutionCancelled
+            | Self::ExecutionTimedOut
+            | Self::ExecutionTerminated { .. }
+            | Self::Woke => 1,
+        }
+    }
 }

@@ -6,7 +6,8 @@
 use super::mailbox::{Item, Mailbox, Progress};
 use crate::store::ExecutionKey;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, btree_map},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::watch;
@@ -33,6 +34,8 @@ struct Entry {
 struct Entries {
     by_key: HashMap<ExecutionKey, Entry>,
     by_id: HashMap<Arc<str>, ExecutionKey>,
+    /// How many watch each, if any.
+    watched: BTreeMap<ExecutionKey, usize>,
     order: BTreeMap<(Warmth, u64), ExecutionKey>,
     bytes: usize,
     tick: u64,
@@ -68,11 +71,28 @@ impl Cache {
 
     /// Watches an execution's progress.
     pub(super) fn watch(&self, key: ExecutionKey) -> Watch<'_> {
-        let mailbox = self.mailbox(key);
+        let mut entries = self.lock();
+        *entries.watched.entry(key).or_default() += 1;
+        let mailbox = entries.entry(key).mailbox.clone();
         Watch { cache: self, progress: Some(mailbox.watch()), mailbox: Some(mailbox) }
     }
 
-    /// The key of a hot execution by its public id.
+    /// Executions that somebody watches: the first ones after `after`, in order.
+    pub(super) fn watched(&self, after: Option<ExecutionKey>, limit: usize) -> Vec<ExecutionKey> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.lock().watched.range((from, Bound::Unbounded)).take(limit).map(|(key, _)| *key).collect()
+    }
+
+    /// Another node is said to have written the event of this number. Whoever watches looks for it, and the next turn
+    /// reads it before it decides; of an execution that this node does not have in memory nothing is kept.
+    pub(super) fn heard(&self, key: ExecutionKey, number: u64) {
+        if let Some(entry) = self.lock().by_key.get(&key) {
+            entry.mailbox.hear(number);
+        }
+    }
+
+    /// The key of a hot execution by its public id. Where other nodes write, the id may have passed to another one
+    /// if this one has been closed since.
     pub(super) fn key_of(&self, id: &str) -> Option<ExecutionKey> {
         self.lock().by_id.get(id).copied()
     }
@@ -154,9 +174,9 @@ impl Watch<'_> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         self.progress = None;
-        if let Some(mailbox) = self.mailbox.take() {
-            self.cache.release(mailbox);
-        }
+        let Some(mailbox) = self.mailbox.take() else { return };
+        self.cache.lock().unwatch(mailbox.key());
+        self.cache.release(mailbox);
     }
 }
 
@@ -168,6 +188,15 @@ impl Entries {
             bytes: 0,
             id: None,
         })
+    }
+
+    fn unwatch(&mut self, key: ExecutionKey) {
+        if let btree_map::Entry::Occupied(mut count) = self.watched.entry(key) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 
     fn make_room(&mut self, bytes_max: usize) -> Vec<Arc<Mailbox>> {

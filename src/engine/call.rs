@@ -67,6 +67,9 @@ pub enum Error {
     /// The execution has events of a newer server.
     #[error("execution has events that this server does not know")]
     EventUnknown,
+    /// It takes events that other nodes, which still run, do not know; possible once they have been replaced.
+    #[error("other servers do not know the events that this takes")]
+    LevelTooHigh,
     /// The execution was set aside.
     #[error("execution is set aside: {why}")]
     Quarantined {

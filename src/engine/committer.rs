@@ -1,18 +1,23 @@
-//! Group commit: the one writer of executions.
+//! Group commit: the writers of executions, as many lanes as the store takes commits at once.
 //!
-//! - All appends that wait are written in one transaction with one sync; while it is being synced the next gather.
-//!   There is no artificial delay.
+//! - All appends that wait in a lane are written in one transaction with one sync; while it is being synced the next
+//!   gather. There is no artificial delay.
 //! - An answer leaves after the commit, never before.
-//! - Of one batch, no two appends go to the same execution (a mailbox has one commit in flight) or make the same id
-//!   (the second waits for the next batch, where the fence refuses it).
+//! - Of all batches under way, no two appends go to the same execution (its lane follows from its key, and a mailbox
+//!   has one commit in flight) or make the same id (its lane follows from the id, and the second one waits for the
+//!   next batch, where the fence refuses it).
 
 use super::call::Error;
 use crate::store::{Append, Committed, ExecutionKey, Store, Target};
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
-/// Appends that may wait. Each mailbox has at most one, so this is a bound on executions that change at once.
+/// Appends that may wait in all lanes together. Each mailbox has at most one, so this is a bound on executions that change at once.
 const QUEUE_LENGTH: usize = 8_192;
 /// Most appends of one batch: enough to amortise the sync, few enough that a batch takes milliseconds.
 const BATCH_LENGTH_MAX: usize = 512;
@@ -24,26 +29,48 @@ struct Job {
     done: oneshot::Sender<Result<ExecutionKey, Error>>,
 }
 
-/// The way to the writer.
-#[derive(Clone)]
+/// The way to the writers.
 pub(super) struct Committer {
-    jobs: mpsc::Sender<Job>,
+    lanes: Box<[mpsc::Sender<Job>]>,
 }
 
 impl Committer {
-    /// Starts the writer; it ends when the last handle is dropped.
-    pub(super) fn start(store: Arc<dyn Store>, tasks: &TaskTracker) -> Self {
-        let (jobs, queue) = mpsc::channel(QUEUE_LENGTH);
-        tasks.spawn(write(store, queue));
-        Self { jobs }
+    /// Starts the writers; they end when it is dropped.
+    pub(super) fn start(store: &Arc<dyn Store>, tasks: &TaskTracker) -> Self {
+        let count = store.committers().max(1);
+        let lane = |_| {
+            let (jobs, queue) = mpsc::channel((QUEUE_LENGTH / count).max(1));
+            tasks.spawn(write(store.clone(), queue));
+            jobs
+        };
+        Self { lanes: (0..count).map(lane).collect() }
+    }
+
+    /// How many writers there are, each a task.
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.len()
     }
 
     /// Commits an append. `WriteConflict` if another writer was first: then nothing was written.
     pub(super) async fn commit(&self, append: Append) -> Result<ExecutionKey, Error> {
         let (done, answer) = oneshot::channel();
-        self.jobs.send(Job { append, done }).await.map_err(|_| Error::Draining)?;
+        let lane = &self.lanes[lane_of(&append.target, self.lanes.len())];
+        lane.send(Job { append, done }).await.map_err(|_| Error::Draining)?;
         answer.await.map_err(|_| Error::Draining)?
     }
+}
+
+/// The lane of an execution, or of a new one's id.
+fn lane_of(target: &Target, lanes: usize) -> usize {
+    if lanes == 1 {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    match target {
+        Target::New(new) => new.id.hash(&mut hasher),
+        Target::Existing(key) => key.hash(&mut hasher),
+    }
+    usize::try_from(hasher.finish() % lanes as u64).expect("it is less than a number of lanes")
 }
 
 async fn write(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Job>) {

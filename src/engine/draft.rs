@@ -57,6 +57,11 @@ impl Draft {
         self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
     }
 
+    /// The newest kind among its events: whoever reads them must know it.
+    pub(super) fn level(&self) -> u32 {
+        self.events.iter().map(|event| event.kind.level()).max().unwrap_or(0)
+    }
+
     /// Decides one command.
     pub(super) fn decide(
         &mut self,
@@ -71,12 +76,18 @@ impl Draft {
     }
 
     /// Dispatches a unit to a worker whose slot is reserved. Where the unit waits no longer, or its input is too large
-    /// for this worker, the slot goes back.
-    pub(super) fn hand(&mut self, state: &mut State, unit: Unit, reservation: Reservation, context: &Context) {
+    /// for this worker, the reservation comes back.
+    pub(super) fn hand(
+        &mut self,
+        state: &mut State,
+        unit: Unit,
+        reservation: Reservation,
+        context: &Context,
+    ) -> Option<Reservation> {
         let command = Command::Dispatch { unit, claimant: reservation.claimant().clone() };
-        if let Ok(Outcome::Dispatched(delivery)) = self.decide(state, command, context) {
-            self.handed.push(Handed { reservation, delivery: *delivery });
-        }
+        let Ok(Outcome::Dispatched(delivery)) = self.decide(state, command, context) else { return Some(reservation) };
+        self.handed.push(Handed { reservation, delivery: *delivery });
+        None
     }
 
     /// Hands units that became ready to workers that wait, until none is left that can be.
@@ -102,7 +113,8 @@ impl Draft {
                     break;
                 }
                 if let Some(reservation) = dispatch.reserve(&unit) {
-                    self.hand(state, unit.unit, reservation, context);
+                    // One that comes back gives its slot back.
+                    drop(self.hand(state, unit.unit, reservation, context));
                     was_decided = true;
                 }
             }

@@ -4,7 +4,7 @@ use super::{
     Core, Engine,
     call::{Error, ExecutionName, Standing, StartExecution, Started},
     draft::{Draft, Tail, execution_state},
-    mailbox::{Glance, Hot, Item},
+    mailbox::{Glance, Hot, Item, Mailbox, Whose},
     turn,
 };
 use crate::domain::{
@@ -12,7 +12,7 @@ use crate::domain::{
     decide::{self, Context, Start},
     digest16,
 };
-use crate::store::{ExecutionKey, ExecutionRow, ExecutionState, Find, NewExecution, Target};
+use crate::store::{ExecutionKey, ExecutionRow, Find, NewExecution, Target};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,9 +38,15 @@ impl Engine {
     /// # Errors
     /// `ExecutionNotFound`, `Store`.
     pub async fn execution(&self, name: &ExecutionName) -> Result<Standing, Error> {
-        let key = self.core.find(name).await?;
-        let standing = self.core.read(key, true).await.map_err(|error| error.named(name))?;
-        standing.ok_or(Error::Internal)
+        let core = &self.core;
+        let found = core.find(name).await?;
+        let mut standing = core.read(found.key, true).await;
+        if is_past(&standing)
+            && let Some(key) = core.passed_on(name, &found).await?
+        {
+            standing = core.read(key, true).await;
+        }
+        standing.map_err(|error| error.named(name))?.ok_or(Error::Internal)
     }
 
     /// Waits until an execution is closed; returns it open when the time is over or the server drains.
@@ -49,29 +55,33 @@ impl Engine {
     /// `ExecutionNotFound`, `Store`.
     pub async fn wait(&self, name: &ExecutionName, longest: Duration) -> Result<Standing, Error> {
         let core = &self.core;
-        let key = core.find(name).await?;
-        // Watching begins before looking, so that the close cannot slip between.
-        let mut watch = core.cache.watch(key);
         let deadline = crate::clock::sleep(longest);
         tokio::pin!(deadline);
+        let found = core.find(name).await?;
+        let mut key = found.key;
+        // Watching begins before looking, so that the close cannot slip between.
+        let mut watch = core.cache.watch(key);
+        let mut standing = core.read_closed(watch.mailbox()).await;
+        if is_past(&standing)
+            && let Some(other) = core.passed_on(name, &found).await?
+        {
+            key = other;
+            watch = core.cache.watch(key);
+            standing = core.read_closed(watch.mailbox()).await;
+        }
         loop {
-            match watch.mailbox().glance() {
-                Glance::Closed(standing) => return Ok(*standing),
-                Glance::Open => {}
-                Glance::Unknown => {
-                    if let Some(standing) = core.read(key, false).await.map_err(|error| error.named(name))? {
-                        return Ok(standing);
-                    }
-                }
+            if let Some(standing) = standing.map_err(|error| error.named(name))? {
+                return Ok(standing);
             }
             tokio::select! {
                 biased;
                 () = core.draining.cancelled() => break,
                 () = &mut deadline => break,
-                changed = watch.progress().wait_for(|progress| progress.is_closed) => {
+                changed = watch.progress().wait_for(|progress| progress.is_closed || progress.is_behind()) => {
                     changed.map_err(|_| Error::Internal)?;
                 }
             }
+            standing = core.read_closed(watch.mailbox()).await;
         }
         core.read(key, true).await.map_err(|error| error.named(name))?.ok_or(Error::Internal)
     }
@@ -81,7 +91,7 @@ impl Engine {
     /// # Errors
     /// `ExecutionNotFound`, `Store`.
     pub async fn events(&self, name: &ExecutionName, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
-        let key = self.core.find(name).await?;
+        let key = self.core.find_certain(name).await?;
         let mut events = self.core.events_after(key, after, limit).await?;
         let mut bytes = 0;
         let fits = |event: &&Event| {
@@ -99,7 +109,8 @@ impl Engine {
     /// # Errors
     /// `ExecutionNotFound`, `Store`.
     pub async fn watch(&self, name: &ExecutionName, after: u64) -> Result<mpsc::Receiver<Result<Event, Error>>, Error> {
-        let key = self.core.find(name).await?;
+        let key = self.core.find_certain(name).await?;
+        let name = name.clone();
         let (sender, events) = mpsc::channel(WATCH_LENGTH);
         let core = self.core.clone();
         self.core.tasks.spawn(async move {
@@ -111,7 +122,7 @@ impl Engine {
             };
             if let Err(error) = outcome {
                 // A watcher that has gone needs no error.
-                let _ = sender.send(Err(error)).await;
+                let _ = sender.send(Err(error.named(&name))).await;
             }
         });
         Ok(events)
@@ -159,8 +170,16 @@ impl Engine {
     }
 
     async fn record(&self, name: &ExecutionName, command: Command) -> Result<u64, Error> {
-        let key = self.core.find(name).await?;
-        match self.core.execute(key, command).await.map_err(|error| error.named(name))? {
+        let core = &self.core;
+        let found = core.find(name).await?;
+        let whose = if found.is_certain { Whose::Any } else { Whose::IfOpen };
+        let mut outcome = core.ask(found.key, whose, command.clone()).await;
+        if let Err(Error::ExecutionNotFound { .. }) = outcome
+            && !found.is_certain
+        {
+            outcome = core.ask(core.find_in_store(name).await?, Whose::Any, command).await;
+        }
+        match outcome.map_err(|error| error.named(name))? {
             Outcome::Recorded(number) => Ok(number),
             Outcome::Report(_) | Outcome::Dispatched(_) | Outcome::Done => Err(Error::Internal),
         }
@@ -178,13 +197,25 @@ impl Error {
 }
 
 impl Core {
-    /// The key of the current execution with this id.
-    async fn find(&self, name: &ExecutionName) -> Result<ExecutionKey, Error> {
+    /// The execution of this name, as far as memory tells.
+    async fn find(&self, name: &ExecutionName) -> Result<Found, Error> {
         if name.uid.is_none()
             && let Some(key) = self.cache.key_of(name.id.as_str())
         {
-            return Ok(key);
+            return Ok(Found { key, is_certain: self.probe.is_none() });
         }
+        Ok(Found { key: self.find_in_store(name).await?, is_certain: true })
+    }
+
+    /// The key of the execution of this name.
+    async fn find_certain(&self, name: &ExecutionName) -> Result<ExecutionKey, Error> {
+        match self.find(name).await? {
+            Found { key, is_certain: true } => Ok(key),
+            Found { is_certain: false, .. } => self.find_in_store(name).await,
+        }
+    }
+
+    async fn find_in_store(&self, name: &ExecutionName) -> Result<ExecutionKey, Error> {
         let missing = || Error::ExecutionNotFound { id: name.id.to_string() };
         let find = match name.uid {
             Some(uid) => Find::Uid(uid),
@@ -194,9 +225,18 @@ impl Core {
         if *row.id == *name.id.as_str() { Ok(row.key) } else { Err(missing()) }
     }
 
+    /// The execution that has the name, if it is another one than was found.
+    async fn passed_on(&self, name: &ExecutionName, found: &Found) -> Result<Option<ExecutionKey>, Error> {
+        if found.is_certain {
+            return Ok(None);
+        }
+        let key = self.find_in_store(name).await?;
+        Ok((key != found.key).then_some(key))
+    }
+
     /// Puts a command into its mailbox and waits for its answer.
     pub(super) async fn execute(self: &Arc<Self>, key: ExecutionKey, command: Command) -> Result<Outcome, Error> {
-        self.execute_for(key, None, command).await
+        self.ask(key, Whose::Any, command).await
     }
 
     /// The same, for the execution of this uid only.
@@ -206,11 +246,25 @@ impl Core {
         uid: Option<Uid>,
         command: Command,
     ) -> Result<Outcome, Error> {
+        self.ask(key, uid.map_or(Whose::Any, Whose::Uid), command).await
+    }
+
+    async fn ask(self: &Arc<Self>, key: ExecutionKey, whose: Whose, command: Command) -> Result<Outcome, Error> {
         let (answer, outcome) = oneshot::channel();
-        if !self.put(key, Item::Command { command, uid, answer }) {
+        if !self.put(key, Item::Command { command, whose, answer }) {
             return Err(Error::Overloaded { what: "the execution's mailbox" });
         }
         outcome.await.unwrap_or(Err(Error::Internal))
+    }
+
+    /// What somebody who waits for the close looks at; nothing while the execution is open.
+    async fn read_closed(self: &Arc<Self>, mailbox: &Mailbox) -> Result<Option<Standing>, Error> {
+        match mailbox.glance() {
+            Glance::Closed(standing) => Ok(Some(*standing)),
+            Glance::Open if self.probe.is_none() => Ok(None),
+            // Where other nodes write, it may have been closed since.
+            Glance::Open | Glance::Unknown => self.read(mailbox.key(), false).await,
+        }
     }
 
     /// Reads the committed state; an open one only if asked for.
@@ -315,7 +369,7 @@ impl Core {
         hot.take_note(&drafted);
         let mailbox = self.cache.mailbox(key);
         // Whoever came between the commit and here has read the state from the store, and goes on with that.
-        let is_ours = mailbox.occupy();
+        let is_ours = mailbox.occupy_at(hot.state.last_number());
         self.after_commit(&mailbox, hot, draft, drafted.added, is_ours);
         if is_ours {
             self.tasks.spawn(turn::run(self.clone(), mailbox));
@@ -372,8 +426,10 @@ impl Core {
     /// Whether an execution is closed and has no event after this number.
     async fn is_closed_at(self: &Arc<Self>, key: ExecutionKey, after: u64) -> Result<bool, Error> {
         let row = self.store.execution(&Find::Key(key)).await.map_err(Error::Store)?;
-        let Some(row) = row.filter(|row| row.state.is_closed()) else { return Ok(false) };
-        debug_assert!(ExecutionState::ALL.contains(&row.state));
+        let row = row.ok_or_else(|| Error::ExecutionNotFound { id: String::new() })?;
+        if !row.state.is_closed() {
+            return Ok(false);
+        }
         Ok(self.store.history(key, after, 1, 1).await.map_err(Error::Store)?.is_empty())
     }
 }
@@ -402,6 +458,22 @@ fn same_start(request: &StartExecution, row: &ExecutionRow) -> Result<Started, E
         workflow: row.workflow.clone(),
         state: row.state,
     })
+}
+
+/// An execution that was found by its name.
+struct Found {
+    key: ExecutionKey,
+    /// Whether it has the name for certain. An id that memory knows is another's by now if, unknown to this node, the
+    /// execution has been closed; as long as it is open, the id is its own.
+    is_certain: bool,
+}
+
+/// Whether what was read is closed or gone, so that its id may have passed on.
+fn is_past(standing: &Result<Option<Standing>, Error>) -> bool {
+    match standing {
+        Ok(standing) => standing.as_ref().is_some_and(|standing| standing.state.is_closed()),
+        Err(error) => matches!(error, Error::ExecutionNotFound { .. }),
+    }
 }
 
 /// Whether an execution ends with this event, while nothing can reopen it.

@@ -25,16 +25,46 @@ impl Core {
         let definition = self.definition_of(loaded.row.definition_hash).await?;
         metrics::counter!(crate::telemetry::EXECUTIONS_LOADED).increment(1);
         let folded = std::panic::catch_unwind(AssertUnwindSafe(|| fold(&definition, loaded)));
-        match folded.unwrap_or_else(|_| Err(Unreadable::Damaged("folding its events panicked".into()))) {
+        match folded.unwrap_or_else(|_| Err(Unreadable::of_panic())) {
             Ok(hot) => Ok(hot),
-            Err(Unreadable::Unknown(what)) => {
-                tracing::warn!(execution = key.0, what, "events of a newer version");
-                Err(Error::EventUnknown)
+            Err(unreadable) => Err(self.give_up_reading(key, unreadable).await),
+        }
+    }
+
+    /// Brings a state up to date with what others have committed since it was read or written here. Fails as
+    /// [`load`](Self::load) does.
+    pub(super) async fn catch_up(&self, mut hot: Box<Hot>) -> Result<Box<Hot>, Error> {
+        let key = hot.row.key;
+        let tail = self.store.load_tail(key, hot.state.last_number()).await.map_err(Error::Store)?;
+        let Some(tail) = tail else { return Err(Error::ExecutionNotFound { id: String::new() }) };
+        if let Some(why) = &tail.row.quarantined {
+            return Err(Error::Quarantined { why: why.clone() });
+        }
+        metrics::counter!(crate::telemetry::EXECUTIONS_CAUGHT_UP).increment(1);
+        let folded = std::panic::catch_unwind(AssertUnwindSafe(|| fold_tail(&mut hot, tail)));
+        match folded.unwrap_or_else(|_| Err(Unreadable::of_panic())) {
+            Ok(Some(events)) => {
+                self.sessions.note_events(key, &events);
+                Ok(hot)
             }
-            Err(Unreadable::Damaged(why)) => {
+            Ok(None) => self.load(key).await,
+            Err(unreadable) => Err(self.give_up_reading(key, unreadable).await),
+        }
+    }
+
+    /// Says why an execution cannot be read; one that never can be is set aside.
+    async fn give_up_reading(&self, key: ExecutionKey, unreadable: Unreadable) -> Error {
+        match unreadable {
+            Unreadable::Unknown(what) => {
+                tracing::warn!(execution = key.0, what, "events of a newer version");
+                Error::EventUnknown
+            }
+            Unreadable::Damaged(why) => {
                 tracing::error!(execution = key.0, why, "set aside: its stored data is damaged");
-                self.store.quarantine(key, &why).await.map_err(Error::Store)?;
-                Err(Error::Quarantined { why: why.into() })
+                match self.store.quarantine(key, &why).await {
+                    Ok(()) => Error::Quarantined { why: why.into() },
+                    Err(error) => Error::Store(error),
+                }
             }
         }
     }
@@ -69,6 +99,12 @@ fn unreadable(key: ExecutionKey, error: &DecodeError) -> Error {
 enum Unreadable {
     Unknown(String),
     Damaged(String),
+}
+
+impl Unreadable {
+    fn of_panic() -> Self {
+        Self::Damaged("folding its events panicked".into())
+    }
 }
 
 impl From<DecodeError> for Unreadable {
@@ -113,4 +149,33 @@ fn fold(definition: &Arc<Definition>, loaded: Loaded) -> Result<Box<Hot>, Unread
     // What waits now has its rows already.
     let _ = state.take_ready_changes();
     Ok(Box::new(Hot { row: loaded.row, state, tail_bytes, snapshot_bytes }))
+}
+
+/// Goes on with the events that follow a state; nothing if they do not, as when a new run has begun since.
+fn fold_tail(hot: &mut Hot, tail: Loaded) -> Result<Option<Vec<Event>>, Unreadable> {
+    if tail.row.definition_hash != hot.row.definition_hash {
+        return Ok(None);
+    }
+    let payloads = by_digest(tail.payloads);
+    let resolve = |digest: &[u8; 32]| payloads.get(digest).cloned();
+    let included = hot.state.last_number();
+    let mut events = Vec::new();
+    for row in &tail.history {
+        for event in decode_batch(&row.events, row.format, &resolve)? {
+            if event.number <= included {
+                continue;
+            }
+            if event.number != hot.state.last_number() + 1 {
+                return Ok(None);
+            }
+            hot.state.evolve(&event);
+            events.push(event);
+        }
+        // Another node may have written a snapshot meanwhile: then the next one comes early, which harms nobody.
+        hot.tail_bytes += row.events.len();
+    }
+    // What waits now has its rows already.
+    let _ = hot.state.take_ready_changes();
+    hot.row = tail.row;
+    Ok(Some(events))
 }

@@ -23,8 +23,8 @@ const BATCH_LENGTH: usize = 1_000;
 
 /// What may be put into a mailbox.
 pub(super) enum Item {
-    /// A command, and where its answer goes. With a uid, only the execution of that uid is meant.
-    Command { command: Command, uid: Option<Uid>, answer: oneshot::Sender<Result<Outcome, Error>> },
+    /// A command, and where its answer goes. An execution that is not meant answers that it is not found.
+    Command { command: Command, whose: Whose, answer: oneshot::Sender<Result<Outcome, Error>> },
     /// A command whose answer nobody needs.
     Tell(Command),
     /// Hand a waiting unit to a worker whose slot is reserved; the reservation is gone once it was decided on.
@@ -36,6 +36,28 @@ pub(super) enum Item {
     },
     /// Read the committed state; one that is open only if `even_open`, since that copies it.
     Read { even_open: bool, answer: oneshot::Sender<Result<Option<Standing>, Error>> },
+}
+
+/// Which execution a command means, beside that of its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whose {
+    /// That one.
+    Any,
+    /// Only if it has this uid: a key may be of another life of the database.
+    Uid(Uid),
+    /// Only while it is open, since it was found by an id that it has for certain only then.
+    IfOpen,
+}
+
+impl Whose {
+    /// Whether an execution is meant.
+    pub(super) fn is(self, hot: &Hot) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Uid(uid) => uid == hot.row.uid,
+            Self::IfOpen => !hot.state.is_closed(),
+        }
+    }
 }
 
 /// A state in memory, with what its next append must know of its rows.
@@ -77,20 +99,29 @@ impl Hot {
     }
 }
 
-/// How far an execution has been committed.
+/// How far an execution has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Progress {
-    /// Number of the newest event; 0 until this node has committed one.
+    /// Number of the newest event that this node has committed or read; 0 until it has.
     pub(super) number: u64,
+    /// Newest number that another node is said to have written and that was not looked for yet; 0 if there is none.
+    pub(super) heard: u64,
     /// Whether it is closed.
     pub(super) is_closed: bool,
+}
+
+impl Progress {
+    /// Whether another node is ahead of what this one knows.
+    pub(super) fn is_behind(&self) -> bool {
+        self.heard > self.number
+    }
 }
 
 /// What can be said of an execution without waiting.
 pub(super) enum Glance {
     /// It is closed, like this.
     Closed(Box<Standing>),
-    /// It was open at its last commit.
+    /// It was open at the last commit that this node knows of.
     Open,
     /// This node does not have it in memory.
     Unknown,
@@ -169,19 +200,53 @@ impl Mailbox {
         self.lock().hot = Some(hot);
     }
 
-    /// Takes the mailbox for a turn although nothing waits in it; fails if a turn runs.
-    pub(super) fn occupy(&self) -> bool {
-        !std::mem::replace(&mut self.lock().is_busy, true)
+    /// Takes the mailbox for what a commit of its own made; fails if a turn runs, or if somebody has come further.
+    pub(super) fn occupy_at(&self, number: u64) -> bool {
+        let mut inner = self.lock();
+        let is_taken = inner.is_busy || inner.hot.is_some() || self.progress.borrow().number > number;
+        inner.is_busy |= !is_taken;
+        !is_taken
     }
 
     /// Tells those who watch how far the execution has come; a closed one is kept for them.
-    pub(super) fn announce(&self, progress: Progress, closed: Option<impl FnOnce() -> Standing>) {
+    pub(super) fn announce(&self, number: u64, closed: Option<impl FnOnce() -> Standing>) {
+        let is_closed = closed.is_some();
         if let Some(closed) = closed
             && self.progress.receiver_count() > 0
         {
             self.lock().closed = Some(Box::new(closed()));
         }
-        self.progress.send_replace(progress);
+        self.progress.send_if_modified(|progress| {
+            let is_news = (progress.number, progress.is_closed) != (number, is_closed);
+            (progress.number, progress.is_closed) = (number, is_closed);
+            is_news
+        });
+    }
+
+    /// Another node is said to have written the event of this number.
+    pub(super) fn hear(&self, number: u64) {
+        self.progress.send_if_modified(|progress| {
+            let is_news = number > progress.number.max(progress.heard);
+            if is_news {
+                progress.heard = number;
+            }
+            is_news
+        });
+    }
+
+    /// The newest number that was heard of; 0 if there is none to look for.
+    pub(super) fn heard(&self) -> u64 {
+        self.progress.borrow().heard
+    }
+
+    /// What was heard of up to this number was looked for, found or not.
+    pub(super) fn looked_for(&self, heard: u64) {
+        self.progress.send_if_modified(|progress| {
+            if progress.heard <= heard {
+                progress.heard = 0;
+            }
+            false
+        });
     }
 
     /// Watches how far the execution has come.

@@ -1,7 +1,8 @@
 //! Where domain meets store and clock: every change of an execution goes through here.
 //!
 //! A command waits in its execution's [mailbox], is decided in a [turn] with whatever else waits, becomes
-//! one append in a [draft], and is committed with the appends of other executions by the [committer].
+//! one append in a [draft], and is committed with the appends of other executions by the [committer]. Where it comes to
+//! no append, a [probe] asks whether another node knows better.
 //! Units that became ready are handed to workers that wait in the same commit ([dispatch]). [Timers](timers)
 //! and the [session loop](sessions) are callers like any other.
 //!
@@ -19,6 +20,7 @@ mod draft;
 mod executions;
 mod load;
 mod mailbox;
+mod probe;
 mod sessions;
 mod timers;
 mod turn;
@@ -33,7 +35,7 @@ pub use executions::input_digest;
 pub use workers::Outlet;
 
 use crate::clock::{Clock, Entropy};
-use crate::domain::{Event, Settings};
+use crate::domain::{Event, EventKind, Settings};
 use crate::store::{ExecutionKey, Store};
 use dispatch::{Dispatch, Step};
 use mailbox::Item;
@@ -43,7 +45,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 /// Newest kind of event that this version reads and writes.
-pub(crate) const EVENT_LEVEL: u32 = 1;
+pub(crate) const EVENT_LEVEL: u32 = EventKind::LEVEL;
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +92,8 @@ struct Core {
     node: Uuid,
     cache: cache::Cache,
     committer: committer::Committer,
+    /// Compares what is in memory with the store, where other nodes write to it.
+    probe: Option<probe::Probe>,
     dispatch: Arc<Dispatch>,
     timers: timers::Timers,
     sessions: sessions::Sessions,
@@ -114,7 +118,8 @@ impl Engine {
         let tasks = TaskTracker::new();
         let (dispatch, returned) = Dispatch::new();
         let core = Arc::new(Core {
-            committer: committer::Committer::start(store.clone(), &tasks),
+            committer: committer::Committer::start(&store, &tasks),
+            probe: probe::Probe::start(&store, &tasks),
             node: entropy.uuid(),
             store,
             clock,
@@ -133,6 +138,9 @@ impl Engine {
         core.tasks.spawn(sessions::run(core.clone()));
         core.tasks.spawn(match_workers(core.clone()));
         core.tasks.spawn(take_back(core.clone(), returned));
+        if core.probe.is_some() {
+            core.tasks.spawn(probe::run(core.clone()));
+        }
         Self { core }
     }
 
@@ -170,9 +178,9 @@ impl Engine {
         self.drain();
         self.core.stop.cancel();
         self.core.tasks.close();
-        // The committer ends with the last handle to it, which is in the core that this task still holds; it has
-        // nothing to do once all others have ended.
-        while self.core.tasks.len() > 1 {
+        // These end with the core, which this task still holds; they have nothing to do once all others have ended.
+        let servants = self.core.committer.lanes() + usize::from(self.core.probe.is_some());
+        while self.core.tasks.len() > servants {
             crate::clock::sleep(Duration::from_millis(2)).await;
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! - No answer that depends on an uncommitted event leaves before that event's commit.
 //! - If another writer was first, the state is loaded again and the commands are decided again, with growing random
-//!   pauses; then `WriteConflict`.
+//!   pauses; then, after about half a second, `WriteConflict`.
+//! - Where other nodes write, an answer without an append is of a state that was the newest after the question came.
 //! - A panic drops the state, and the commands are decided one by one, so that the guilty one stands alone: it is
 //!   answered `Internal`, and an execution that cannot even be woken is set aside.
 
@@ -10,15 +11,16 @@ use super::{
     Core,
     call::{Error, Standing, Task},
     draft::{Draft, Handed, Tail},
-    mailbox::{Hot, Item, Mailbox, Progress},
+    mailbox::{Hot, Item, Mailbox},
 };
 use crate::domain::{Command, DeliveryRef, EndReason, Outcome, TaskToken, decide::Context};
 use crate::store::{ExecutionKey, ReadyUnit, Target};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// How often a batch is decided again after another writer was first.
-const TRIES_MAX: u32 = 6;
-/// First pause between two tries; doubled each time, and each drawn at random from its second half.
+const TRIES_MAX: u32 = 8;
+/// First pause between two tries; doubled each time, and each drawn at random from its second half: together 0.25 to
+/// 0.5 s, long enough for a burst of another node's, short enough for who waits.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs turns until the mailbox is empty.
@@ -57,13 +59,17 @@ impl Core {
         let key = mailbox.key();
         let mut is_alone = false;
         let mut tries = 0;
+        // Whether the state is the newest that there was once the items had come; without other nodes it always is.
+        let mut is_newest = self.probe.is_none();
+        // A number that the store is known to have reached.
+        let mut reached = 0;
         loop {
-            let mut loaded = match hot.take() {
-                Some(hot) => hot,
-                None => match self.load(key).await {
-                    Ok(hot) => hot,
-                    Err(error) => return self.refuse(key, items, &error),
-                },
+            let mut loaded = match self.state_for(mailbox, hot.take(), reached, &mut is_newest).await {
+                Ok(hot) => hot,
+                Err(error) => {
+                    self.cache.drop_state(key);
+                    return self.refuse(key, items, &error);
+                }
             };
             // One time for both: a check that becomes due while the rows are read is not judged by them.
             let context = Context { now: self.clock.now(), settings: self.config.settings };
@@ -92,9 +98,26 @@ impl Core {
             };
             mailbox.put_back(items.split_off(answers.len()));
             if draft.events.is_empty() {
-                self.answer(&loaded, items, answers);
-                self.put_to_rest(mailbox, loaded);
-                return;
+                match self.newest_number(&loaded, is_newest).await {
+                    Ok(number) if number == loaded.state.last_number() => {
+                        self.answer(&loaded, items, answers);
+                        return self.put_to_rest(mailbox, loaded);
+                    }
+                    Ok(number) => {
+                        // A store that has less than was committed has lost it: then only the whole tells.
+                        hot = (number > loaded.state.last_number()).then_some(loaded);
+                        reached = number;
+                        continue;
+                    }
+                    Err(error) => {
+                        self.put_to_rest(mailbox, loaded);
+                        return self.refuse(key, items, &error);
+                    }
+                }
+            }
+            if draft.level() > self.level() {
+                self.cache.drop_state(key);
+                return self.refuse(key, items, &Error::LevelTooHigh);
             }
 
             let row = &loaded.row;
@@ -114,6 +137,7 @@ impl Core {
                     return;
                 }
                 Err(Error::WriteConflict) if tries < TRIES_MAX => {
+                    metrics::counter!(crate::telemetry::WRITE_CONFLICTS).increment(1);
                     self.cache.drop_state(key);
                     self.pause(FIRST_PAUSE * 2_u32.pow(tries)).await;
                     tries += 1;
@@ -124,6 +148,49 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// The state to decide on: the one in memory, unless another node is known to be ahead of it.
+    async fn state_for(
+        &self,
+        mailbox: &Mailbox,
+        hot: Option<Box<Hot>>,
+        reached: u64,
+        is_newest: &mut bool,
+    ) -> Result<Box<Hot>, Error> {
+        let heard = if self.probe.is_some() { mailbox.heard() } else { 0 };
+        let loaded = match hot {
+            Some(hot) if hot.state.last_number() >= heard.max(reached) => return Ok(hot),
+            Some(hot) => self.catch_up(hot).await?,
+            None => self.load(mailbox.key()).await?,
+        };
+        *is_newest = true;
+        mailbox.looked_for(heard);
+        self.announce(mailbox, &loaded);
+        Ok(loaded)
+    }
+
+    /// The number of an execution's newest event, which nobody need be asked for if the state is known to be the newest.
+    async fn newest_number(&self, hot: &Hot, is_newest: bool) -> Result<u64, Error> {
+        match &self.probe {
+            Some(probe) if !is_newest => {
+                let number = probe.newest_number(hot.row.key).await?;
+                // What is gone has gone beyond any number; the next look at its rows tells so.
+                Ok(number.unwrap_or(u64::MAX))
+            }
+            Some(_) | None => Ok(hot.state.last_number()),
+        }
+    }
+
+    /// The newest level of events that every live node reads.
+    pub(super) fn level(&self) -> u32 {
+        super::EVENT_LEVEL
+    }
+
+    /// Tells those who watch how far an execution has come.
+    fn announce(&self, mailbox: &Mailbox, hot: &Hot) {
+        let standing = || Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) };
+        mailbox.announce(hot.state.last_number(), hot.state.is_closed().then_some(standing));
     }
 
     /// Decides items until all are, or the append is full; answers those it came to, in order.
@@ -141,9 +208,7 @@ impl Core {
                 break;
             }
             answers.push(match item {
-                Item::Command { uid: Some(uid), .. } if *uid != hot.row.uid => {
-                    Err(Error::ExecutionNotFound { id: String::new() })
-                }
+                Item::Command { whose, .. } if !whose.is(hot) => Err(Error::ExecutionNotFound { id: String::new() }),
                 Item::Command { command, .. } | Item::Tell(command) => {
                     draft.decide(&mut hot.state, command.clone(), context).map_err(Error::from)
                 }
@@ -158,8 +223,8 @@ impl Core {
                     }
                 }
                 Item::Hand { unit, reservation, .. } => match reservation.take() {
-                    Some(reservation) => {
-                        draft.hand(&mut hot.state, unit.clone(), reservation, context);
+                    Some(taken) => {
+                        *reservation = draft.hand(&mut hot.state, unit.clone(), taken, context);
                         Ok(Outcome::Done)
                     }
                     // It went with an append that another writer was before; the pool is looked at again.
@@ -210,10 +275,7 @@ impl Core {
         if hot.state.work_due_now() {
             self.put(key, Item::Wake { permit: None });
         }
-        let progress = Progress { number: hot.state.last_number(), is_closed: hot.state.is_closed() };
-        let standing =
-            progress.is_closed.then_some(|| Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) });
-        mailbox.announce(progress, standing);
+        self.announce(mailbox, &hot);
         self.put_to_rest(mailbox, hot);
     }
 
@@ -263,6 +325,8 @@ impl Core {
                     drop(answer.send(Ok(is_wanted.then(standing))));
                 }
                 Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, hot.row.key, &unit, outcome.is_ok()),
+                // Another node may have moved what is due, and may be gone before it is.
+                Item::Wake { .. } if self.probe.is_some() => self.timers.note(hot.row.key, hot.row.wake_time),
                 Item::Tell(_) | Item::Wake { .. } => {}
             }
         }
@@ -272,11 +336,13 @@ impl Core {
     fn refuse(&self, key: ExecutionKey, items: Vec<Item>, error: &Error) {
         // What is not there, or set aside, need not be looked at again; all else is.
         let is_final = matches!(error, Error::ExecutionNotFound { .. } | Error::Quarantined { .. } | Error::Internal);
+        // A unit that only other nodes can dispatch now is left to them until the pool is next read.
+        let is_for_others = matches!(error, Error::EventUnknown | Error::LevelTooHigh);
         for item in items {
             match item {
                 Item::Command { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Item::Read { answer, .. } => drop(answer.send(Err(error.clone()))),
-                Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, key, &unit, is_final),
+                Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, key, &unit, is_final || is_for_others),
                 Item::Wake { .. } if is_final => {
                     tracing::warn!(execution = key.0, %error, "wake-up of an execution that cannot be read")
                 }

@@ -75,7 +75,9 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     ERROR_REASON_MEDIA_TYPE_UNSUPPORTED: _ErrorReason.ValueType  # 23
     """INVALID_ARGUMENT (HTTP 415): the body's media type is not `application/json`."""
     ERROR_REASON_EVENT_UNKNOWN: _ErrorReason.ValueType  # 24
-    """UNAVAILABLE: the execution has events of a newer server; a newer node must serve it."""
+    """UNAVAILABLE: the execution has events of a newer server, and a newer node must serve it; or the call takes such
+    events while servers that do not know them still run, and can be made once they have been replaced.
+    """
     ERROR_REASON_EXECUTION_QUARANTINED: _ErrorReason.ValueType  # 25
     """FAILED_PRECONDITION: the execution was set aside after a fault in its stored data; the log has it."""
 
@@ -137,7 +139,9 @@ ERROR_REASON_METHOD_NOT_ALLOWED: ErrorReason.ValueType  # 22
 ERROR_REASON_MEDIA_TYPE_UNSUPPORTED: ErrorReason.ValueType  # 23
 """INVALID_ARGUMENT (HTTP 415): the body's media type is not `application/json`."""
 ERROR_REASON_EVENT_UNKNOWN: ErrorReason.ValueType  # 24
-"""UNAVAILABLE: the execution has events of a newer server; a newer node must serve it."""
+"""UNAVAILABLE: the execution has events of a newer server, and a newer node must serve it; or the call takes such
+events while servers that do not know them still run, and can be made once they have been replaced.
+"""
 ERROR_REASON_EXECUTION_QUARANTINED: ErrorReason.ValueType  # 25
 """FAILED_PRECONDITION: the execution was set aside after a fault in its stored data; the log has it."""
 Global___ErrorReason: typing_extensions.TypeAlias = ErrorReason
