@@ -2,14 +2,24 @@
 //!
 //! What a value means and where it may lie stands at its field, which is also the text of `--help`.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+mod database;
+mod postgres;
+
+pub use database::{Database, parse_secretly};
+pub use postgres::PostgresUrl;
+
+use std::{net::SocketAddr, time::Duration};
 
 /// Everything that a server can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub struct Server {
-    /// Database: a file, as a path or as `sqlite:PATH`; made if it is not there. One server has it at a time
-    #[arg(long = "db", env = "ORBIT_DB", value_name = "FILE", default_value = "orbit.db")]
+    /// Database: a file for one server, as a path or as `sqlite:PATH`, made if it is not there; or one of PostgreSQL for
+    /// any number of servers, as `postgres://USER:PASSWORD@HOST:PORT/NAME?sslmode=verify-full`. What its address leaves
+    /// out comes from PGHOST, PGUSER, PGPASSWORD, ~/.pgpass and their like
+    // Its value stands in no help text and in no message: it may hold a password.
+    #[arg(long = "db", env = "ORBIT_DB", value_name = "DATABASE", default_value = "orbit.db", hide_env_values = true,
+          value_parser = parse_secretly::<Database>())]
     pub database: Database,
 
     /// Address for gRPC, HTTP/JSON and metrics, `IP:PORT`; port 0 takes a free one, which the start-up line tells
@@ -64,6 +74,31 @@ pub struct Tuning {
     /// Form of a log line
     #[arg(long, env = "ORBIT_LOG_FORMAT", value_enum, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at the type")]
+    pub postgres: Postgres,
+}
+
+/// Options of a server whose database is one of PostgreSQL; without effect on SQLite.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Options with PostgreSQL")]
+pub struct Postgres {
+    /// Connections of this server for reads and for what is no commit: 1 to 1000. A call beyond them waits for one
+    #[arg(long = "db-connections", env = "ORBIT_DB_CONNECTIONS", value_name = "COUNT", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub connections: u32,
+
+    /// Connections for commits, each of which writes one batch after the other: 1 to 32. Few make large batches, which
+    /// cost less; more help where a commit has far to go
+    #[arg(long = "db-committers", env = "ORBIT_DB_COMMITTERS", value_name = "COUNT", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub committers: u32,
+
+    /// How long a start waits for a database that does not answer, before it ends with 6: 0s to 1h
+    #[arg(long = "db-wait", env = "ORBIT_DB_WAIT", value_name = "DURATION", default_value = "30s",
+          value_parser = duration_between(Duration::ZERO, Duration::from_hours(1)))]
+    pub wait: Duration,
 }
 
 /// Form of a log line.
@@ -76,11 +111,15 @@ pub enum LogFormat {
 }
 
 impl Server {
-    /// Refuses what no single option is wrong with: a public address without credentials.
+    /// Refuses what no single option is wrong with: a public address without credentials, certificates that are not
+    /// there.
     ///
     /// # Errors
     /// The text for the user, which names the way out.
     pub fn check(&self) -> Result<(), String> {
+        if let Database::Postgres(url) = &self.database {
+            url.check_files()?;
+        }
         if self.listen.ip().is_loopback() || self.allow_anonymous {
             return Ok(());
         }
@@ -89,39 +128,6 @@ impl Server {
              do everything. Listen on 127.0.0.1, or say --allow-anonymous (ORBIT_ALLOW_ANONYMOUS=true)",
             self.listen
         ))
-    }
-}
-
-/// Where a server keeps its data.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Database {
-    /// A file of the SQLite that is built in.
-    Sqlite(PathBuf),
-}
-
-impl FromStr for Database {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let path = match text.split_once(':') {
-            Some(("sqlite", path)) => path.strip_prefix("//").unwrap_or(path),
-            Some((scheme @ ("postgres" | "postgresql" | "mysql"), _)) => {
-                return Err(format!("this version keeps its data in SQLite only, not in {scheme}"));
-            }
-            _ => text,
-        };
-        if path.is_empty() {
-            return Err("the path of the database is empty".to_owned());
-        }
-        Ok(Self::Sqlite(PathBuf::from(path)))
-    }
-}
-
-impl fmt::Display for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-        }
     }
 }
 
@@ -214,15 +220,5 @@ mod tests {
         for text in ["1KiB", "2TiB", "MiB", "1.5GiB", "", "99999999999TiB"] {
             assert!(parse_cache_size(text).is_err(), "{text:?}");
         }
-    }
-
-    #[test]
-    fn a_database_is_a_path_with_or_without_its_scheme() {
-        let sqlite = |path: &str| Ok(Database::Sqlite(PathBuf::from(path)));
-        assert_eq!("orbit.db".parse(), sqlite("orbit.db"));
-        assert_eq!("sqlite:orbit.db".parse(), sqlite("orbit.db"));
-        assert_eq!("sqlite:///var/lib/orbit.db".parse(), sqlite("/var/lib/orbit.db"));
-        assert!("sqlite:".parse::<Database>().is_err());
-        assert!("postgres://localhost/orbit".parse::<Database>().is_err());
     }
 }

@@ -4,6 +4,10 @@
 
 #[path = "cli/harness.rs"]
 mod harness;
+#[path = "cli/migrate.rs"]
+mod migrate;
+#[path = "cli/secrets.rs"]
+mod secrets;
 
 use harness::{Dir, Server, orbit, text};
 use std::{fs, process::Stdio};
@@ -118,7 +122,12 @@ fn a_wrong_command_line_ends_with_2() {
         &["get", "a", "--server", "nowhere"],
         &["nonsense"],
         &["server", "--session-timeout", "1ms"],
-        &["server", "--db", "postgres://localhost/orbit"],
+        &["server", "--db", "mysql://localhost/orbit"],
+        &["server", "--db", "postgres://localhost/orbit?nonsense=1"],
+        &["server", "--db", "postgres://localhost/orbit?sslmode=verify-full&sslrootcert=/does/not/exist"],
+        &["server", "--db-committers", "0"],
+        &["bench", "--nodes", "2"],
+        &["migrate"],
         &["server", "--listen", "0.0.0.0:0"],
     ] {
         let done = orbit(arguments).done();

@@ -12,10 +12,11 @@ Exit codes:
     3  not found
     4  conflict, or not possible in this state
     5  credentials are missing or not enough
-    6  the server is unavailable, or time ran out
+    6  the server or its database is unavailable, or time ran out
    10  the execution failed                     (with --wait)
    11  it was cancelled or terminated           (with --wait)
    12  its own timeout ended it                 (with --wait)
+   13  migrations are pending                   (migrate status)
   130  interrupted by Ctrl-C; an execution that was waited for goes on";
 
 /// How the program ends.
@@ -33,7 +34,7 @@ pub(super) enum Exit {
     Conflict = 4,
     /// The caller is unknown or may not do this.
     Credentials = 5,
-    /// The server cannot be reached or cannot work now, or a deadline passed.
+    /// The server or its database cannot be reached or cannot work now, or a deadline passed.
     Unavailable = 6,
     /// The execution that was waited for FAILED.
     ExecutionFailed = 10,
@@ -41,6 +42,8 @@ pub(super) enum Exit {
     ExecutionCancelled = 11,
     /// The execution that was waited for is TIMED_OUT.
     ExecutionTimedOut = 12,
+    /// The schema of the database that was looked at is older than this version's.
+    MigrationsPending = 13,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -73,9 +76,11 @@ impl Exit {
             Self::Failure => tonic::Code::Unknown,
             Self::Usage => tonic::Code::InvalidArgument,
             Self::NotFound => tonic::Code::NotFound,
-            Self::Conflict | Self::ExecutionFailed | Self::ExecutionCancelled | Self::ExecutionTimedOut => {
-                tonic::Code::FailedPrecondition
-            }
+            Self::Conflict
+            | Self::ExecutionFailed
+            | Self::ExecutionCancelled
+            | Self::ExecutionTimedOut
+            | Self::MigrationsPending => tonic::Code::FailedPrecondition,
             Self::Credentials => tonic::Code::Unauthenticated,
             Self::Unavailable => tonic::Code::DeadlineExceeded,
             Self::Interrupted => tonic::Code::Cancelled,

@@ -9,6 +9,7 @@
 
 mod bench;
 mod client;
+mod database;
 mod definition;
 mod error;
 mod event;
@@ -18,6 +19,7 @@ mod history;
 mod input;
 mod list;
 mod log;
+mod migrate;
 mod output;
 mod scratch;
 mod server;
@@ -71,6 +73,8 @@ enum Command {
     /// Looks at workers.
     #[command(subcommand)]
     Worker(Worker),
+    #[command(subcommand)]
+    Migrate(migrate::Migrate),
     Bench(bench::Bench),
     Version(version::Version),
 }
@@ -113,6 +117,7 @@ fn run(command: Command, output: Output) -> Result<(), Error> {
         Command::Bench(bench) => bench.run(output),
         Command::Validate(validate) => validate.run(output),
         Command::Version(version) => version.run(output),
+        Command::Migrate(migrate) => call(migrate.run(output)),
         Command::Deploy(deploy) => call(deploy.run(output)),
         Command::Start(start) => call(start.run(output)),
         Command::Get(get) => call(get.run(output)),

@@ -1,6 +1,7 @@
 //! Runs a server: `server`, and `dev` for one to try things on.
 
 use super::{
+    database::{open, patiently, with_causes},
     error::Error,
     log,
     output::{Output, Tone},
@@ -11,14 +12,10 @@ use super::{
 use crate::{
     api,
     clock::{SystemClock, SystemEntropy},
-    config::{self, Database, Tuning},
+    config::{self, Database, Tuning, parse_secretly},
     domain::Settings,
     engine::{self, Engine},
     gateway::{self, Gateway},
-    store::{
-        Store as _,
-        sqlite::{Options, SqliteStore},
-    },
 };
 use std::{net::SocketAddr, sync::Arc};
 
@@ -28,6 +25,7 @@ use std::{net::SocketAddr, sync::Arc};
 Examples:
   orbit server --db /var/lib/orbit/orbit.db
   ORBIT_DB=/var/lib/orbit/orbit.db ORBIT_LISTEN=127.0.0.1:8080 orbit server
+  PGPASSWORD=… orbit server --db 'postgres://orbit@db.example/orbit?sslmode=verify-full'
 
 SIGTERM and Ctrl-C end it well: polls and streams are answered, calls that run get the drain timeout, then it exits
 with 0. A second one ends it at once.")]
@@ -39,9 +37,10 @@ pub(super) struct Server {
 /// Runs a server to try things on, and prints what to paste.
 #[derive(Debug, clap::Args)]
 pub(super) struct Dev {
-    /// Database: a file, as a path or as `sqlite:PATH` [default: a temporary one, removed at the end]
+    /// Database: a file, as a path or as `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST:PORT/NAME` [default: a
+    /// temporary file, removed at the end]
     // Without a variable: what names the production database must not make it the toy.
-    #[arg(long = "db", value_name = "FILE")]
+    #[arg(long = "db", value_name = "DATABASE", value_parser = parse_secretly::<Database>())]
     database: Option<Database>,
     /// Address for gRPC, HTTP/JSON and metrics, `IP:PORT`
     #[arg(long, env = "ORBIT_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7070")]
@@ -110,9 +109,9 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
         api::Error::Listen(..) => failure(&error).hint("--listen takes another address; port 0 is any free port"),
         api::Error::RemoteWithoutCredentials(_) | api::Error::Close(_) => failure(&error),
     })?;
-    let Database::Sqlite(path) = &config.database;
-    let options = Options { unsafe_without_sync: config.tuning.unsafe_without_sync, ..Options::default() };
-    let store = SqliteStore::open(path, options).await.map_err(|error| failure(&error))?;
+    let store =
+        patiently(&config.database, config.tuning.postgres.wait, async || open(&config.database, &config.tuning).await)
+            .await?;
     let clock = match store.opened().newest_now {
         Some(now) if store.is_shared() => SystemClock::starting_exactly_at(now),
         newest => SystemClock::starting_at(newest),
@@ -128,7 +127,7 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
         }
         () = std::future::ready(()) => {}
     }
-    let engine = Engine::start(Arc::new(store), Arc::new(clock), Arc::new(SystemEntropy), engine_config);
+    let engine = Engine::start(store, Arc::new(clock), Arc::new(SystemEntropy), engine_config);
     let everything_else = |services: &api::Services| {
         let gateway = Gateway::new(&services.admin, &services.worker, gateway::Limits::default());
         move |request: gateway::Request| {
@@ -145,15 +144,9 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
     server.serve(engine, everything_else, until).await.map_err(|error| failure(&error))
 }
 
-/// The error with its causes, in one sentence.
-fn failure(error: &dyn std::error::Error) -> Error {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    Error::failure(text)
+/// What went wrong with the server itself.
+fn failure(error: &api::Error) -> Error {
+    Error::failure(with_causes(error))
 }
 
 /// Where everything is, and lines to paste.

@@ -17,6 +17,7 @@ mod check;
 pub mod faulty;
 pub mod memory;
 mod rows;
+pub mod schema;
 pub(crate) mod sql;
 pub mod sqlite;
 mod statistics;
@@ -28,6 +29,7 @@ pub use rows::{
     HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NewExecution, NodeRow, Opened, Pool,
     Presence, ReadyRow, ReadyUnit, SessionRow, Size, Snapshot, StateChange, Target, WakeChange,
 };
+pub use schema::Schema;
 pub use sqlite::SqliteStore;
 pub use statistics::{Change, Statistics};
 

@@ -19,7 +19,7 @@ use std::{
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
-/// Connections to spread the calls over; one alone is a single task of the server's.
+/// Connections to a server to spread the calls over; one alone is a single task of the server's.
 const CONNECTIONS_MAX: u32 = 4;
 
 /// How long executions that are under way at the end may take to end, so that none is left behind.
@@ -34,9 +34,9 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// Starts executions and waits for them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Caller {
-    /// Server, `HOST:PORT`
-    #[arg(long)]
-    server: String,
+    /// Servers, `HOST:PORT`; the executions are spread over them
+    #[arg(long = "server", required = true)]
+    servers: Vec<String>,
     #[command(flatten)]
     load: Load,
 }
@@ -130,8 +130,11 @@ impl Caller {
     async fn work(&self) -> Result<(), Error> {
         let Load { steps, concurrency, duration, warm_up } = self.load;
         let mut connections = Vec::new();
-        for _ in 0..concurrency.min(CONNECTIONS_MAX) {
-            connections.push(connect(&self.server).await?);
+        let each = u32::try_from(self.servers.len()).expect("there are few servers");
+        for _ in 0..concurrency.div_ceil(each).min(CONNECTIONS_MAX) {
+            for server in &self.servers {
+                connections.push(connect(server).await?);
+            }
         }
         let clock = SystemClock::starting_at(None);
         let start = clock.monotonic();

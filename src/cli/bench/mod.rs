@@ -4,6 +4,9 @@
 //! workflow is a chain of task steps, each of which echoes its input of 250 bytes; the caller starts executions, waits
 //! for their ends, and compares each output with what it should be.
 //!
+//! Several servers on one database get a share of the calls each: the caller spreads its executions over all of them, and
+//! the worker has a session at each.
+//!
 //! What counts is what ended within the measured time, after a warm-up. Latency is from the start call to the end seen.
 
 mod caller;
@@ -21,11 +24,12 @@ use super::{
     version::{PROFILE, VERSION},
 };
 use crate::{
-    config::{Database, duration_between},
+    config::{Database, PostgresUrl, duration_between, parse_secretly},
     proto::admin::{
         DeployDefinitionRequest, GetServerInfoRequest, GetServerInfoResponse, admin_service_client::AdminServiceClient,
         deploy_definition_request::Content,
     },
+    store::Schema,
 };
 use caller::Measured;
 use process::{Helper, Server, Usage};
@@ -47,6 +51,7 @@ Examples:
   orbit bench
   orbit bench --steps 1 --concurrency 1            # latency of one step alone
   orbit bench --db sqlite:/data/bench.db -o json
+  orbit bench --db postgres://orbit@localhost/bench --nodes 2
   orbit bench --server 127.0.0.1:7070 --duration 1m"
 )]
 pub(super) struct Bench {
@@ -75,10 +80,18 @@ struct Plan {
     /// Process of that server on this machine, for its CPU and memory
     #[arg(long, value_name = "PID", requires = "server")]
     server_pid: Option<u32>,
-    /// Where its own server keeps its data: a directory, for files that are removed at the end, or `sqlite:FILE`, which
-    /// must be new and stays [default: the system's directory for temporary files]
-    #[arg(long, value_name = "DIR", conflicts_with = "server")]
+    /// Where its own server keeps its data: a directory, for files that are removed at the end; `sqlite:FILE`, which
+    /// must be new and stays; or `postgres://USER@HOST/NAME`, which must have no executions and is left full of them
+    /// [default: the system's directory for temporary files]
+    #[arg(long, value_name = "PLACE", conflicts_with = "server", value_parser = parse_secretly::<Place>())]
     db: Option<Place>,
+    /// Takes a PostgreSQL database that has executions already; they stay, and servers that use it get the load too
+    #[arg(long, requires = "db")]
+    reuse: bool,
+    /// Servers of its own on one PostgreSQL database, each with a worker and its share of the calls: 1 to 16
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "server",
+          value_parser = clap::value_parser!(u16).range(1..=16))]
+    nodes: u16,
     #[command(flatten)]
     load: Load,
     /// How tasks reach the worker
@@ -130,17 +143,19 @@ enum Place {
     Directory(PathBuf),
     /// Into this file.
     File(PathBuf),
+    /// Into this database.
+    Postgres(PostgresUrl),
 }
 
 impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.starts_with("sqlite:") {
-            let Database::Sqlite(path) = text.parse()?;
-            return Ok(Self::File(path));
+        match text.parse()? {
+            Database::Sqlite(path) if text.starts_with("sqlite:") => Ok(Self::File(path)),
+            Database::Sqlite(path) => Ok(Self::Directory(path)),
+            Database::Postgres(url) => Ok(Self::Postgres(url)),
         }
-        Ok(Self::Directory(PathBuf::from(text)))
     }
 }
 
@@ -163,59 +178,92 @@ impl Bench {
 impl Plan {
     async fn run(self, output: Output) -> Result<(), Error> {
         let progress = Progress { shown: std::io::stderr().is_terminal() && !output.is_json() };
-        // Declared before the server, so that it is removed after the server's end.
-        let scratch;
-        let server = match &self.server {
-            Some(_) => None,
+        // Declared before the servers, so that it is removed after their end.
+        let mut scratch = None;
+        let mut servers = Vec::new();
+        let (addresses, pids) = match &self.server {
+            Some(endpoint) => {
+                let address = endpoint.uri().authority().map(ToString::to_string).unwrap_or_default();
+                (vec![address], self.server_pid.into_iter().collect())
+            }
             None => {
-                let path = match &self.db {
-                    Some(Place::File(path)) => path.clone(),
-                    place => {
-                        scratch = match place {
-                            Some(Place::Directory(directory)) => Scratch::within(directory, "orbit-bench")?,
-                            Some(Place::File(_)) | None => Scratch::new("orbit-bench")?,
-                        };
-                        scratch.path().join("orbit.db")
-                    }
-                };
                 progress.show("starting a server");
-                let server = Server::start(path).await?;
-                if server.is_in_memory() {
+                let database = self.place(&mut scratch)?;
+                self.demand_unused(&database).await?;
+                for _ in 0..self.nodes {
+                    servers.push(Server::start(&database).await?);
+                }
+                if process::is_in_memory(&database) {
                     progress.clear();
                     output.note("the database is in memory (tmpfs), where a commit costs nothing; --db names a disk");
                 }
-                Some(server)
+                servers.iter().map(|server| (server.address.clone(), server.pid)).unzip::<_, _, Vec<_>, Vec<_>>()
             }
         };
-        let address = match (&self.server, &server) {
-            (Some(endpoint), _) => endpoint.uri().authority().map(ToString::to_string).unwrap_or_default(),
-            (None, Some(server)) => server.address.clone(),
-            (None, None) => unreachable!("without an address a server was started"),
-        };
-        let pid = self.server_pid.or(server.as_ref().map(|server| server.pid));
 
-        let info = self.prepare(&address).await?;
-        let worker = Helper::start(["worker", "--server", &address, "--mode", self.mode.name()])?;
-        let Measurement { measured, cpu } = self.measure(&address, worker, pid, progress).await?;
+        let info = self.prepare(&addresses[0]).await?;
+        let worker = Helper::start(with_servers(["worker", "--mode", self.mode.name()], &addresses))?;
+        let Measurement { measured, cpu } = self.measure(&addresses, worker, &pids, progress).await?;
         let report = Report {
             server: report::Server {
                 cpu_us_per_step: cpu.map(|cpu| report::per_step(cpu, &measured, self.load.steps)),
-                rss_bytes: pid.and_then(process::rss_bytes),
-                db_bytes: server.as_ref().map(Server::db_bytes),
+                rss_bytes: sum(&pids, process::rss_bytes),
+                db_bytes: process::database_bytes(&addresses[0]).await,
             },
             measured,
             store: info.store,
+            nodes: addresses.len(),
             mode: self.mode.name(),
             profile: PROFILE,
             version: info.version,
             steps: self.load.steps,
             concurrency: self.load.concurrency,
         };
-        if let Some(server) = server {
+        for server in servers {
             server.stop().await?;
         }
         progress.clear();
         report.show(output)
+    }
+
+    /// The database of servers of its own; `scratch` keeps the directory that was made for it.
+    fn place(&self, scratch: &mut Option<Scratch>) -> Result<Database, Error> {
+        let directory = match &self.db {
+            Some(Place::Postgres(url)) => return Ok(Database::Postgres(url.clone())),
+            _ if self.nodes > 1 => {
+                return Err(Error::usage("several nodes need a PostgreSQL database: --db postgres://…"));
+            }
+            Some(Place::File(path)) => return Ok(Database::Sqlite(path.clone())),
+            Some(Place::Directory(directory)) => Scratch::within(directory, "orbit-bench")?,
+            None => Scratch::new("orbit-bench")?,
+        };
+        Ok(Database::Sqlite(scratch.insert(directory).path().join("orbit.db")))
+    }
+
+    /// Refuses a database that somebody may need. A server of another schema would change it, so it is not even started.
+    async fn demand_unused(&self, database: &Database) -> Result<(), Error> {
+        let Schema { found, known, .. } = match database {
+            Database::Sqlite(path) if path.exists() => {
+                return Err(Error::usage(format!("{} exists; a benchmark needs a new database", path.display())));
+            }
+            Database::Sqlite(_) => return Ok(()),
+            Database::Postgres(_) => super::database::schema(database).await?,
+        };
+        if found != 0 && found != known {
+            let text =
+                format!("{database} has schema {found} and this version {known}; a benchmark needs an empty one");
+            return Err(Error::usage(text));
+        }
+        if found == 0 || self.reuse {
+            return Ok(());
+        }
+        match super::database::executions(database).await? {
+            0 => Ok(()),
+            count => {
+                Err(Error::usage(format!("{database} has {count} executions; a benchmark needs an empty database"))
+                    .hint("--reuse measures on it all the same, and leaves more executions in it"))
+            }
+        }
     }
 
     /// Deploys the chain and learns what the server is.
@@ -238,13 +286,13 @@ impl Plan {
     /// Runs the caller to its end. The worker must live as long.
     async fn measure(
         &self,
-        address: &str,
+        addresses: &[String],
         mut worker: Helper,
-        pid: Option<u32>,
+        pids: &[u32],
         progress: Progress,
     ) -> Result<Measurement, Error> {
         worker.expect_ready().await?;
-        let mut caller = Helper::start(self.load.caller_arguments(address))?;
+        let mut caller = Helper::start(with_servers(self.load.caller_arguments(), addresses))?;
         let mut before: Option<Usage> = None;
         let mut cpu = None;
         let measured = loop {
@@ -253,13 +301,13 @@ impl Plan {
                 () = worker.ended() => return Err(Error::failure("the worker ended too early")),
             };
             match message {
-                caller::Message::Measuring => before = pid.and_then(process::usage),
+                caller::Message::Measuring => before = Usage::of(pids),
                 caller::Message::Tick { seconds, workflows } => {
                     let (rate, steps) = (workflows / seconds.max(0.001), f64::from(self.load.steps));
                     progress.show(&format!("{seconds:.0} s: {rate:.0} workflows/s, {:.0} steps/s", rate * steps));
                 }
                 caller::Message::Measured => {
-                    let after = pid.and_then(process::usage);
+                    let after = Usage::of(pids);
                     cpu = before.zip(after).map(|(before, after)| after.since(before));
                 }
                 caller::Message::Done(measured) => break measured,
@@ -278,13 +326,11 @@ struct Measurement {
 }
 
 impl Load {
-    /// The command line of the process that puts this load on a server.
-    fn caller_arguments(&self, address: &str) -> Vec<String> {
+    /// The command line of the process that puts this load on servers.
+    fn caller_arguments(&self) -> Vec<String> {
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         [
             "caller",
-            "--server",
-            address,
             "--steps",
             &self.steps.to_string(),
             "--concurrency",
@@ -297,6 +343,17 @@ impl Load {
         .map(ToOwned::to_owned)
         .to_vec()
     }
+}
+
+/// A command line with a `--server` for each.
+fn with_servers<A: Into<String>>(arguments: impl IntoIterator<Item = A>, addresses: &[String]) -> Vec<String> {
+    let servers = addresses.iter().flat_map(|address| ["--server".to_owned(), address.clone()]);
+    arguments.into_iter().map(Into::into).chain(servers).collect()
+}
+
+/// The sum over all processes; none if there are none, or of one it is not known.
+fn sum(pids: &[u32], bytes: impl Fn(u32) -> Option<u64>) -> Option<u64> {
+    if pids.is_empty() { None } else { pids.iter().map(|pid| bytes(*pid)).sum() }
 }
 
 /// One line on stderr that is written over, for people who wait.

@@ -1,19 +1,13 @@
-//! The processes of a benchmark: the server, and helpers that talk to this one in lines of JSON on their stdout.
+//! The processes of a benchmark: servers, and helpers that talk to this one in lines of JSON on their stdout.
 //!
 //! A helper works until its stdin is closed, so it also ends if this process is killed.
 
-use crate::{cli::error::Error, clock};
+use crate::{cli::error::Error, clock, config::Database, telemetry};
 use serde::de::DeserializeOwned;
-use std::{
-    ffi::OsStr,
-    fs,
-    io::Read as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::{ffi::OsStr, fs, io::Read as _, path::Path, process::Stdio, time::Duration};
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader, Lines},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines},
+    net::TcpStream,
     process::{Child, ChildStdout, Command},
     sync::oneshot,
 };
@@ -31,7 +25,6 @@ pub(super) struct Server {
     child: Child,
     // A server whose stdout is closed could not say anything any more.
     _lines: Lines<BufReader<ChildStdout>>,
-    database: PathBuf,
 }
 
 /// The line that `orbit server -o json` prints once it serves.
@@ -41,17 +34,22 @@ struct Started {
 }
 
 impl Server {
-    /// Starts one on a database that does not exist yet, and waits until it serves.
-    pub(super) async fn start(database: PathBuf) -> Result<Self, Error> {
-        if database.exists() {
-            return Err(Error::usage(format!("{} exists; a benchmark needs a new database", database.display())));
+    /// Starts one on this database, and waits until it serves.
+    pub(super) async fn start(database: &Database) -> Result<Self, Error> {
+        let mut command = orbit(["server", "--listen", "127.0.0.1:0", "--log", "warn", "-o", "json"])?;
+        // As a variable: an address may hold a password, and everybody can read a command line.
+        match database {
+            Database::Sqlite(path) => {
+                if let Some(directory) = path.parent() {
+                    fs::create_dir_all(directory)
+                        .map_err(|error| Error::failure(format!("cannot make {}: {error}", directory.display())))?;
+                }
+                command.env("ORBIT_DB", format!("sqlite:{}", path.display()));
+            }
+            Database::Postgres(url) => {
+                command.env("ORBIT_DB", url.driver_url());
+            }
         }
-        if let Some(directory) = database.parent() {
-            fs::create_dir_all(directory)
-                .map_err(|error| Error::failure(format!("cannot make {}: {error}", directory.display())))?;
-        }
-        let db = format!("sqlite:{}", database.display());
-        let mut command = orbit(["server", "--db", &db, "--listen", "127.0.0.1:0", "--log", "warn", "-o", "json"])?;
         end_with_this_process(&mut command);
         let mut child = command
             .stdin(Stdio::null())
@@ -60,20 +58,7 @@ impl Server {
         let mut lines = lines(&mut child);
         let Started { address } = next_line(&mut lines, "the server").await?;
         let pid = child.id().ok_or_else(|| Error::failure("the server ended at once"))?;
-        Ok(Self { address, pid, child, _lines: lines, database })
-    }
-
-    /// Whether its database is on a file system without a disk, which makes every number too good.
-    pub(super) fn is_in_memory(&self) -> bool {
-        is_in_memory(&self.database)
-    }
-
-    /// Bytes of the database's files.
-    pub(super) fn db_bytes(&self) -> u64 {
-        let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let mut log = self.database.clone().into_os_string();
-        log.push("-wal");
-        size(&self.database) + size(Path::new(&log))
+        Ok(Self { address, pid, child, _lines: lines })
     }
 
     /// Asks it to end, and waits for that.
@@ -212,8 +197,17 @@ async fn read_line<T: DeserializeOwned>(lines: &mut Lines<BufReader<ChildStdout>
     serde_json::from_str(&line).map_err(|error| Error::failure(format!("{name} said {line:?}: {error}")))
 }
 
+/// Whether a database is on a file system without a disk, which makes every number too good.
+pub(super) fn is_in_memory(database: &Database) -> bool {
+    match database {
+        Database::Sqlite(path) => is_on_tmpfs(path),
+        // Its files are its own affair.
+        Database::Postgres(_) => false,
+    }
+}
+
 #[cfg(target_os = "linux")]
-fn is_in_memory(path: &Path) -> bool {
+fn is_on_tmpfs(path: &Path) -> bool {
     use std::os::unix::ffi::OsStrExt as _;
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
     let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
@@ -228,15 +222,35 @@ fn is_in_memory(path: &Path) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_in_memory(_path: &Path) -> bool {
+fn is_on_tmpfs(_path: &Path) -> bool {
     false
 }
 
-/// CPU time that a process has used so far.
+/// Bytes of the database with its log, which a server tells among its metrics; none if it does not.
+pub(super) async fn database_bytes(address: &str) -> Option<u64> {
+    let read = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        std::io::Result::Ok(text)
+    };
+    let text = tokio::time::timeout(PATIENCE, read).await.ok()?.ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(telemetry::DATABASE_BYTES)?.strip_prefix(' '))?;
+    value.parse().ok()
+}
+
+/// CPU time that processes have used so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage(Duration);
 
 impl Usage {
+    /// Of all of them together; none if there are none, or one of them tells nothing.
+    pub(super) fn of(pids: &[u32]) -> Option<Self> {
+        let used: Option<Duration> = pids.iter().map(|pid| Some(usage(*pid)?.0)).sum();
+        used.filter(|_| !pids.is_empty()).map(Self)
+    }
+
     /// What was used since then.
     pub(super) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
@@ -244,7 +258,7 @@ impl Usage {
 }
 
 /// Reads `/proc/PID/stat`; none where there is no such file.
-pub(super) fn usage(pid: u32) -> Option<Usage> {
+fn usage(pid: u32) -> Option<Usage> {
     parse_usage(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, ticks_per_second())
 }
 
@@ -286,8 +300,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_file_system_without_a_disk_is_known() {
-        assert!(!is_in_memory(Path::new("/proc/self")));
-        assert!(!is_in_memory(Path::new("/does/not/exist")));
+        assert!(!is_on_tmpfs(Path::new("/proc/self")));
+        assert!(!is_on_tmpfs(Path::new("/does/not/exist")));
     }
 
     #[test]

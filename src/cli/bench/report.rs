@@ -10,6 +10,7 @@ pub(super) struct Report {
     pub(super) measured: Measured,
     pub(super) server: Server,
     pub(super) store: String,
+    pub(super) nodes: usize,
     pub(super) mode: &'static str,
     pub(super) profile: &'static str,
     pub(super) version: String,
@@ -20,11 +21,11 @@ pub(super) struct Report {
 /// What the server used; none where it cannot be known.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Server {
-    /// CPU time for each task step, of all threads, everything else that it did included.
+    /// CPU time for each task step, of all threads of all servers, everything else that they did included.
     pub(super) cpu_us_per_step: Option<f64>,
-    /// Memory at the end.
+    /// Memory of all servers at the end.
     pub(super) rss_bytes: Option<u64>,
-    /// Files of the database at the end.
+    /// Size of the database with its log, as the server tells it at the end.
     pub(super) db_bytes: Option<u64>,
 }
 
@@ -36,6 +37,7 @@ struct Json<'a> {
     errors: u64,
     server: Server,
     store: &'a str,
+    nodes: usize,
     mode: &'a str,
     profile: &'a str,
     version: &'a str,
@@ -60,6 +62,7 @@ impl Report {
             errors: self.measured.errors,
             server: self.server,
             store: &self.store,
+            nodes: self.nodes,
             mode: self.mode,
             profile: self.profile,
             version: &self.version,
@@ -83,6 +86,7 @@ impl Json<'_> {
     fn table(&self) -> Table {
         let Latency { p50, p90, p99, max } = self.latency_ms;
         let mebibytes = |bytes: u64| format!("{:.1} MiB", count(bytes) / f64::from(1 << 20));
+        let nodes = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
         let mut table = Table::default();
         table.field("Workflows/s", format!("{:.0}", self.workflows_per_second));
         table.field("Steps/s", format!("{:.0}", self.steps_per_second));
@@ -93,7 +97,7 @@ impl Json<'_> {
         table.field("Server memory", self.server.rss_bytes.map(mebibytes).unwrap_or_default());
         table.field("Database", self.server.db_bytes.map(mebibytes).unwrap_or_default());
         table.field("Load", format!("{} steps, {} executions at a time", self.steps, self.concurrency));
-        table.field("Measured", format!("{} s, {}, {}", self.duration_seconds, self.store, self.mode));
+        table.field("Measured", format!("{} s, {}, {nodes}, {}", self.duration_seconds, self.store, self.mode));
         table.field("Version", format!("{} ({})", self.version, self.profile));
         table
     }

@@ -17,6 +17,7 @@ use crate::{
         workflow::{Payload, Task},
     },
 };
+use futures_util::future::try_join_all;
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -48,9 +49,9 @@ const RESEND_INTERVAL: Duration = Duration::from_millis(200);
 /// Does the tasks.
 #[derive(Debug, clap::Args)]
 pub(super) struct Worker {
-    /// Server, `HOST:PORT`
-    #[arg(long)]
-    server: String,
+    /// Servers, `HOST:PORT`; the worker has a session at each
+    #[arg(long = "server", required = true)]
+    servers: Vec<String>,
     /// How tasks come
     #[arg(long, value_enum)]
     mode: Mode,
@@ -67,20 +68,27 @@ struct Session {
 
 impl Worker {
     pub(super) async fn run(self) -> Result<(), Error> {
-        let mut client = WorkerServiceClient::new(connect(&self.server).await?);
-        let session = register(&mut client).await?;
+        let mut sessions = Vec::new();
+        for server in &self.servers {
+            let mut client = WorkerServiceClient::new(connect(server).await?);
+            let session = register(&mut client).await?;
+            sessions.push((client, session));
+        }
         say_ready()?;
-        let work = async {
-            match self.mode {
-                Mode::Stream => stream(&mut client, &session).await,
-                Mode::Poll => poll(&client, &session).await,
+        let mode = self.mode;
+        let work = sessions.iter().map(|(client, session)| async move {
+            match mode {
+                Mode::Stream => stream(&mut client.clone(), session).await,
+                Mode::Poll => poll(client, session).await,
             }
-        };
+        });
         tokio::select! {
-            worked = work => worked?,
+            worked = try_join_all(work) => drop(worked?),
             () = told_to_stop() => {}
         }
-        client.unregister_worker(UnregisterWorkerRequest { session_id: session.id }).await?;
+        for (mut client, session) in sessions {
+            client.unregister_worker(UnregisterWorkerRequest { session_id: session.id }).await?;
+        }
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ use super::statistics::Totals;
 use super::{
     Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
     Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow,
-    Opened, Pool, Presence, ReadyRow, SessionRow, Size, Statistics, Store, sql,
+    Opened, Pool, Presence, ReadyRow, Schema, SessionRow, Size, Statistics, Store, sql,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -107,6 +107,21 @@ impl SqliteStore {
     /// wrote it, it is no database of ours, its directory is missing.
     pub async fn open(path: &Path, options: Options) -> Result<Self, Error> {
         open::open(path, &options).await
+    }
+
+    /// The schema of the database at this path, which may be in use; changes nothing.
+    ///
+    /// [`Error::Refused`] as for [`SqliteStore::open`], but a newer schema is told as it is.
+    pub async fn schema(path: &Path) -> Result<Schema, Error> {
+        open::schema(path).await
+    }
+
+    /// Brings the schema up to date and no more. An older database is copied first. Answers with the schema as it was,
+    /// and the copy if there is one.
+    ///
+    /// [`Error::Refused`] as for [`SqliteStore::open`].
+    pub async fn migrate(path: &Path) -> Result<(Schema, Option<PathBuf>), Error> {
+        open::migrate_alone(path).await
     }
 
     /// What has been written since the store was opened.

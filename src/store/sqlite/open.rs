@@ -7,7 +7,7 @@ use super::{
     error,
 };
 use crate::domain::Timestamp;
-use crate::store::{Error, Opened, statistics::Totals};
+use crate::store::{Error, Opened, Schema, schema, statistics::Totals};
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _,
     migrate::{MigrateError, Migrator},
@@ -34,17 +34,10 @@ const CHECKPOINT_WAIT: Duration = Duration::from_millis(20);
 const WRITER_STATEMENTS: usize = 256;
 
 pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, Error> {
-    if path.is_dir() {
-        return Err(Error::Refused(format!("{} is a directory; name a file", path.display())));
-    }
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
-        return Err(Error::Refused(format!("{}: there is no such directory", directory.display())));
-    }
     let path = &resolved(path)?;
     let lock = lock(path)?;
     demand_one_name(path)?;
-    let found = inspect(path).await?;
+    let found = known(path, inspect(path).await?)?;
     let connect = SqliteConnectOptions::new()
         .filename(path)
         .page_size(PAGE_BYTES)
@@ -63,7 +56,7 @@ pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, 
         .statement_cache_capacity(WRITER_STATEMENTS);
     let mut connection = writes.connect().await.map_err(error::from_sqlx)?;
     demand_durability(&mut connection, options).await?;
-    migrate(&mut connection, &MIGRATIONS, path, found).await?;
+    migrate(&mut connection, &MIGRATIONS, path, found.found).await?;
     let newest_now = prepare(&mut connection).await.map_err(error::from_sqlx)?;
 
     let reads = connect
@@ -89,7 +82,7 @@ pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, 
         writer,
         readers: Readers::new(reads, options),
         totals,
-        opened: Opened { newest_now, schema_version: newest(&MIGRATIONS) },
+        opened: Opened { newest_now, schema_version: schema::newest(&MIGRATIONS) },
         lock: Mutex::new(Some(lock)),
     })
 }
@@ -97,8 +90,43 @@ pub(super) async fn open(path: &Path, options: &Options) -> Result<SqliteStore, 
 /// Rows that SQLite reads ahead of the one who takes them: few, since a row of history may have a megabyte.
 const ROW_BUFFER: usize = 16;
 
+/// See [`SqliteStore::schema`].
+pub(super) async fn schema(path: &Path) -> Result<Schema, Error> {
+    inspect(&resolved(path)?).await
+}
+
+/// See [`SqliteStore::migrate`].
+pub(super) async fn migrate_alone(path: &Path) -> Result<(Schema, Option<PathBuf>), Error> {
+    let path = &resolved(path)?;
+    let _lock = lock(path)?;
+    demand_one_name(path)?;
+    let found = known(path, inspect(path).await?)?;
+    if found.pending.is_empty() {
+        return Ok((found, None));
+    }
+    let connect = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .page_size(PAGE_BYTES)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .disable_statement_logging();
+    let mut connection = connect.connect().await.map_err(error::from_sqlx)?;
+    let copy = migrate(&mut connection, &MIGRATIONS, path, found.found).await?;
+    connection.close().await.map_err(error::from_sqlx)?;
+    Ok((found, copy))
+}
+
 /// The file that a path means: through a link, the lock would stand beside the link and keep nobody out.
 fn resolved(path: &Path) -> Result<PathBuf, Error> {
+    if path.is_dir() {
+        return Err(Error::Refused(format!("{} is a directory; name a file", path.display())));
+    }
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        return Err(Error::Refused(format!("{}: there is no such directory", directory.display())));
+    }
     if !path.is_symlink() {
         return Ok(path.to_owned());
     }
@@ -145,10 +173,18 @@ fn lock(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// The schema version that is found in the file; 0 in a new one. Refuses what is not ours before anything is changed.
-async fn inspect(path: &Path) -> Result<u32, Error> {
+/// Refuses what a newer version wrote.
+fn known(path: &Path, schema: Schema) -> Result<Schema, Error> {
+    if schema.is_newer() {
+        return Err(Error::Refused(format!("{} {}", path.display(), schema.newer())));
+    }
+    Ok(schema)
+}
+
+/// The schema that is found in the file. Refuses what is not ours before anything is changed.
+async fn inspect(path: &Path) -> Result<Schema, Error> {
     if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
-        return Ok(0);
+        return Ok(Schema::compare(0, &MIGRATIONS));
     }
     let refuse = |why: String| Error::Refused(format!("{} {why}", path.display()));
     let inspected = async {
@@ -176,13 +212,8 @@ async fn inspect(path: &Path) -> Result<u32, Error> {
     if tables > 0 && application_id != APPLICATION_ID {
         return Err(refuse("is a database of another program".to_owned()));
     }
-    let known = newest(&MIGRATIONS);
-    if version > i64::from(known) {
-        return Err(refuse(format!(
-            "was written by a newer version of Orbit: its schema is {version}, and this version knows schemas up to {known}"
-        )));
-    }
-    u32::try_from(version).map_err(|_| refuse(format!("has the schema {version}, which cannot be")))
+    let version = u32::try_from(version).map_err(|_| refuse(format!("has the schema {version}, which cannot be")))?;
+    Ok(Schema::compare(version, &MIGRATIONS))
 }
 
 /// What is acknowledged must be on the disk: nothing may have turned that off behind our back.
@@ -208,27 +239,29 @@ async fn demand_durability(connection: &mut SqliteConnection, options: &Options)
     Ok(())
 }
 
-/// Brings the schema up to date; an older database is copied first.
+/// Brings the schema up to date; an older database is copied first. Answers with the copy.
 pub(super) async fn migrate(
     connection: &mut SqliteConnection,
     migrations: &Migrator,
     path: &Path,
     found: u32,
-) -> Result<(), Error> {
+) -> Result<Option<PathBuf>, Error> {
+    let mut copy = None;
     if found == 0 {
         let mark = format!("PRAGMA application_id = {APPLICATION_ID}");
         sqlx::query(AssertSqlSafe(mark)).execute(&mut *connection).await.map_err(error::from_sqlx)?;
-    } else if found < newest(migrations) {
-        copy_before_migration(connection, path, found).await?;
+    } else if found < schema::newest(migrations) {
+        copy = Some(copy_before_migration(connection, path, found).await?);
     }
     migrations.run(connection).await.map_err(|cause| match cause {
         MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => error::from_sqlx(cause),
         other => Error::Refused(format!("{} cannot be brought up to date: {other}", path.display())),
-    })
+    })?;
+    Ok(copy)
 }
 
 /// Copies the database beside itself as `NAME.schema-N.copy`, synced, so that a version that goes wrong can be left again.
-async fn copy_before_migration(connection: &mut SqliteConnection, path: &Path, found: u32) -> Result<(), Error> {
+async fn copy_before_migration(connection: &mut SqliteConnection, path: &Path, found: u32) -> Result<PathBuf, Error> {
     let copy = beside(path, &format!(".schema-{found}.copy"));
     let unavailable = |cause: std::io::Error| Error::Unavailable(Arc::new(cause));
     // Left by a migration that was broken off: the database still has all that it has.
@@ -240,7 +273,7 @@ async fn copy_before_migration(connection: &mut SqliteConnection, path: &Path, f
     sqlx::query("VACUUM INTO ?").bind(name).execute(connection).await.map_err(error::from_sqlx)?;
     File::options().write(true).open(&copy).and_then(|file| file.sync_all()).map_err(unavailable)?;
     tracing::info!(copy = name, schema = found, "copied the database before bringing its schema up to date");
-    Ok(())
+    Ok(copy)
 }
 
 /// Forgets nodes of the past, but for the newest time. Answers with that time.
@@ -248,11 +281,6 @@ async fn prepare(connection: &mut SqliteConnection) -> sqlx::Result<Option<Times
     sqlx::query("DELETE FROM nodes WHERE now < (SELECT max(now) FROM nodes)").execute(&mut *connection).await?;
     let newest: Option<i64> = sqlx::query_scalar("SELECT max(now) FROM nodes").fetch_one(connection).await?;
     Ok(newest.map(Timestamp::from_micros))
-}
-
-fn newest(migrations: &Migrator) -> u32 {
-    let newest = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
-    u32::try_from(newest).expect("migrations are numbered 1, 2, 3 …")
 }
 
 /// The path with something put to its end, as SQLite names its own files.
