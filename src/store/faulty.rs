@@ -46,10 +46,23 @@ pub enum Fate {
 /// Decides what becomes of each call.
 pub type Plan = Box<dyn FnMut(Call<'_>) -> Fate + Send>;
 
+/// Decides what becomes of news from other nodes: one that [`Fate::FailsBefore`] is lost, one that
+/// [`Fate::FailsAfter`] comes twice, one that [`Fate::Takes`] long comes late, with those behind it; with
+/// [`Fate::Hangs`] the connection dies in silence, and nothing comes any more.
+pub type HearPlan = Box<dyn FnMut(&Heard) -> Fate + Send>;
+
+/// Is told what each commit came to.
+pub type Watcher = Box<dyn FnMut(&[Committed]) + Send>;
+
+/// News that may wait between the store and who listens; as many more wait in the store itself.
+const HEARD_LENGTH: usize = 16;
+
 /// A store whose calls meet the fate that a plan gives them.
 pub struct Faulty {
     inner: Arc<dyn Store>,
     plan: Mutex<Plan>,
+    hear_plan: Mutex<Option<HearPlan>>,
+    watcher: Mutex<Option<Watcher>>,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -61,7 +74,19 @@ impl std::fmt::Debug for Faulty {
 impl Faulty {
     /// Wraps a store.
     pub fn new(inner: Arc<dyn Store>, plan: impl FnMut(Call<'_>) -> Fate + Send + 'static) -> Self {
-        Self { inner, plan: Mutex::new(Box::new(plan)) }
+        Self { inner, plan: Mutex::new(Box::new(plan)), hear_plan: Mutex::default(), watcher: Mutex::default() }
+    }
+
+    /// Gives news from other nodes a fate, too.
+    #[must_use]
+    pub fn hearing(self, plan: impl FnMut(&Heard) -> Fate + Send + 'static) -> Self {
+        Self { hear_plan: Mutex::new(Some(Box::new(plan))), ..self }
+    }
+
+    /// Tells what each commit came to, also where nobody else will hear of it.
+    #[must_use]
+    pub fn watched(self, watcher: impl FnMut(&[Committed]) + Send + 'static) -> Self {
+        Self { watcher: Mutex::new(Some(Box::new(watcher))), ..self }
     }
 
     fn fate(&self, call: Call<'_>) -> Fate {
@@ -103,6 +128,28 @@ async fn pass(time: Duration) {
     let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
 }
 
+/// Passes on what is heard, as far as its fate allows, until nobody listens.
+async fn pass_on(mut heard: mpsc::Receiver<Heard>, mut plan: HearPlan, sender: mpsc::Sender<Heard>) {
+    while let Some(news) = heard.recv().await {
+        let copies = match plan(&news) {
+            Fate::Works => 1,
+            Fate::FailsBefore => 0,
+            Fate::FailsAfter => 2,
+            Fate::Takes(time) => {
+                pass(time).await;
+                1
+            }
+            // Whoever listens hears no end either.
+            Fate::Hangs => return sender.closed().await,
+        };
+        for _ in 0..copies {
+            if sender.send(news.clone()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
 fn injected(when: &str) -> Error {
     Error::Unavailable(Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(format!("injected fault {when}"))))
 }
@@ -127,7 +174,14 @@ impl Store for Faulty {
 
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
         let fate = self.fate(Call::Commit(&batch));
-        Self::meet(fate, self.inner.commit(batch)).await
+        let work = async {
+            let committed = self.inner.commit(batch).await?;
+            if let Some(watcher) = &mut *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) {
+                watcher(&committed);
+            }
+            Ok(committed)
+        };
+        Self::meet(fate, work).await
     }
 
     async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error> {
@@ -247,7 +301,15 @@ impl Store for Faulty {
     }
 
     fn listen(&self) -> mpsc::Receiver<Heard> {
-        self.inner.listen()
+        let heard = self.inner.listen();
+        match self.hear_plan.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(plan) => {
+                let (sender, receiver) = mpsc::channel(HEARD_LENGTH);
+                tokio::spawn(pass_on(heard, plan, sender));
+                receiver
+            }
+            None => heard,
+        }
     }
 
     async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {

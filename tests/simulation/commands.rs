@@ -1,11 +1,12 @@
 //! What clients and workers do, each call in a task of its own: its answer goes into the journal when it comes.
 
 use crate::{
-    coverage::{Command, Of},
+    coverage::{Command, Fault, Of},
     definitions::{CONTRACTS, OUTPUT, QUEUES, WRONG_OUTPUT},
     harness::{arc, json, name, registration, request},
     journal::{Call, Content, Journal},
-    world::{Server, Shared, World},
+    node::Server,
+    world::{Shared, World, ready},
 };
 use orbit::domain::{ExecutionId, Failure, Rejection, ReportOutcome, SessionId};
 use orbit::engine::{Error, ExecutionName, HeldToken, Report, StartExecution, Task, input_digest};
@@ -33,10 +34,20 @@ impl Desk {
         write(&mut self.shared.lock().unwrap().journal);
     }
 
-    /// Takes note of an error: a store that failed excuses itself, a refusal must be one of those that may be.
+    /// Whether anything went wrong with the node meanwhile.
+    fn was_disturbed(&self) -> bool {
+        self.shared.lock().unwrap().happened_since(self.flight, &Fault::ALL)
+    }
+
+    /// Takes note of an error: a store that failed excuses itself, and so does another node that was first again and
+    /// again; a refusal must be one of those that may be.
     fn error(&self, error: &Error, is_expected: bool) {
         let mut shared = self.shared.lock().unwrap();
-        let is_excused = matches!(error, Error::Store(_)) && shared.store_failed_since(self.flight);
+        let is_excused = match error {
+            Error::Store(_) => shared.happened_since(self.flight, &Fault::OF_STORE),
+            Error::WriteConflict => shared.happened_since(self.flight, &[Fault::Conflict]),
+            _ => false,
+        };
         if !is_expected && !is_excused {
             shared.journal.faults.push(format!("unexpected answer: {error:?}"));
         }
@@ -51,32 +62,38 @@ impl World {
         of: Of,
         work: impl FnOnce(Desk) -> F,
     ) {
-        let flight = server.shared.lock().unwrap().begin(command, of);
+        let flight = server.shared.lock().unwrap().begin(server.number, command, of);
         let desk = Desk { shared: server.shared.clone(), flight };
         let work = work(desk);
         let shared = server.shared.clone();
-        tokio::spawn(async move {
+        server.spawn(async move {
             work.await;
             shared.lock().unwrap().end(flight);
         });
     }
 
-    async fn state_of(&self, id: &str) -> Of {
-        self.memory.execution(&Find::Id(id.into())).await.unwrap().map(|row| row.state)
+    fn state_of(&self, id: &str) -> Of {
+        ready(self.memory.execution(&Find::Id(id.into()))).unwrap().map(|row| row.state)
+    }
+
+    /// Number of an execution's newest event: what any node says from now on is at least as new.
+    fn newest(&self, id: &str) -> u64 {
+        let row = ready(self.memory.execution(&Find::Id(id.into()))).unwrap().expect("it was started");
+        ready(self.memory.newest_numbers(&[row.key])).unwrap()[0].expect("it has events")
     }
 
     /// Of some things, one whose execution is in some state, each state as likely as any other; often the one that this
     /// moment is about.
-    async fn some<T: Clone>(&mut self, things: Vec<T>, id_of: impl Fn(&T) -> Arc<str>) -> Option<(T, Of)> {
+    fn some<T: Clone>(&mut self, things: Vec<T>, id_of: impl Fn(&T) -> Arc<str>) -> Option<(T, Of)> {
         let focus = self.focus.clone().filter(|_| self.random.one_in(2));
         let mut by_state: BTreeMap<Of, Vec<T>> = BTreeMap::new();
         for thing in &things {
-            by_state.entry(self.state_of(&id_of(thing)).await).or_default().push(thing.clone());
+            by_state.entry(self.state_of(&id_of(thing))).or_default().push(thing.clone());
         }
         let focused: Vec<T> = things.into_iter().filter(|thing| focus.as_ref() == Some(&id_of(thing))).collect();
         if !focused.is_empty() {
             let thing = self.random.pick(&focused).clone();
-            let of = self.state_of(&id_of(&thing)).await;
+            let of = self.state_of(&id_of(&thing));
             return Some((thing, of));
         }
         let states: Vec<Of> = by_state.keys().copied().collect();
@@ -87,14 +104,14 @@ impl World {
         Some((self.random.pick(&by_state[&of]).clone(), of))
     }
 
-    async fn some_execution(&mut self) -> Option<(ExecutionName, ExecutionState)> {
-        let rows = self.memory.list(&ListFilter::default(), None, 1_000).await.unwrap();
-        let (row, of) = self.some(rows, |row| row.id.clone()).await?;
+    fn some_execution(&mut self) -> Option<(ExecutionName, ExecutionState)> {
+        let rows = ready(self.memory.list(&ListFilter::default(), None, 1_000)).unwrap();
+        let (row, of) = self.some(rows, |row| row.id.clone())?;
         Some((name(&row.id), of?))
     }
 
-    /// Sends some command, the usual ones more often.
-    pub(crate) async fn act(&mut self, server: &Server) {
+    /// Sends some command to some node, the usual ones more often.
+    pub(crate) fn act(&mut self) {
         let command = match self.random.below(40) {
             0..=7 => Command::Start,
             8..=11 => Command::Signal,
@@ -108,49 +125,52 @@ impl World {
             33..=36 => Command::Register,
             _ => *self.random.pick(&Command::ALL),
         };
-        self.perform(server, command).await;
+        let server = self.some_server();
+        self.perform(&server, command);
     }
 
-    /// Sends some command, each as likely as any other.
-    pub(crate) async fn act_any(&mut self, server: &Server) {
+    /// Sends some command, each as likely as any other; often to this node.
+    pub(crate) fn act_any(&mut self, server: &Server) {
         let command = *self.random.pick(&Command::ALL);
-        self.perform(server, command).await;
+        let other = self.some_server();
+        let server = if self.random.one_in(3) { &other } else { server };
+        self.perform(server, command);
     }
 
     /// Makes an execution that workers are busy with wind down, and the next commands be about it.
-    pub(crate) async fn focus(&mut self, server: &Server) {
+    pub(crate) fn focus(&mut self, server: &Server) {
         let held: Vec<Task> = self.shared().workers.iter().flat_map(|worker| worker.held.clone()).collect();
         if held.is_empty() {
             return;
         }
         let id = self.random.pick(&held).execution_id.clone();
         self.focus = Some(id.as_str().into());
-        if let Some(state) = self.state_of(id.as_str()).await {
+        if let Some(state) = self.state_of(id.as_str()) {
             self.send_named_signal(server, ExecutionName { id: id.clone(), uid: None }, state);
         }
         if self.random.one_in(4) {
             return;
         }
-        if let Some(state) = self.state_of(id.as_str()).await {
+        if let Some(state) = self.state_of(id.as_str()) {
             self.send_end(server, Command::Cancel, ExecutionName { id, uid: None }, state);
         }
     }
 
     /// Sends a command of this kind, or what must come before it.
-    pub(crate) async fn perform(&mut self, server: &Server, command: Command) {
+    pub(crate) fn perform(&mut self, server: &Server, command: Command) {
         match command {
-            Command::Start => self.start(server).await,
-            Command::StartRepeat | Command::StartOther => self.start_again(server, command).await,
-            Command::Signal => self.signal(server).await,
-            Command::SignalRepeat => self.signal_again(server).await,
-            Command::Cancel | Command::Terminate => self.end(server, command).await,
-            Command::Complete => self.report(server, command, Content::Complete(json(OUTPUT))).await,
-            Command::CompleteWrong => self.report(server, command, Content::Complete(json(WRONG_OUTPUT))).await,
-            Command::Fail => self.report(server, command, Content::Fail).await,
-            Command::Release => self.report(server, command, Content::Release).await,
-            Command::ReportRepeat => self.report_again(server).await,
-            Command::ReportLate => self.report_late(server).await,
-            Command::Get | Command::Wait | Command::Watch => self.look(server, command).await,
+            Command::Start => self.start(server),
+            Command::StartRepeat | Command::StartOther => self.start_again(server, command),
+            Command::Signal => self.signal(server),
+            Command::SignalRepeat => self.signal_again(server),
+            Command::Cancel | Command::Terminate => self.end(server, command),
+            Command::Complete => self.report(server, command, Content::Complete(json(OUTPUT))),
+            Command::CompleteWrong => self.report(server, command, Content::Complete(json(WRONG_OUTPUT))),
+            Command::Fail => self.report(server, command, Content::Fail),
+            Command::Release => self.report(server, command, Content::Release),
+            Command::ReportRepeat => self.report_again(server),
+            Command::ReportLate => self.report_late(server),
+            Command::Get | Command::Wait | Command::Watch => self.look(server, command),
             Command::Poll => self.poll(server),
             Command::Stream => self.stream(server),
             Command::Heartbeat => self.heartbeat(server),
@@ -159,10 +179,10 @@ impl World {
         }
     }
 
-    async fn start(&mut self, server: &Server) {
+    fn start(&mut self, server: &Server) {
         let number = self.starts.len();
         if number >= STARTS_MAX || self.random.one_in(3) {
-            return self.start_again(server, Command::Start).await;
+            return self.start_again(server, Command::Start);
         }
         let workflow = self.random.below(self.workflows.len());
         let workflow = self.workflows[workflow].definition.name.clone();
@@ -178,18 +198,19 @@ impl World {
             trace_parent: arc(""),
         };
         self.starts.push(call.clone());
-        self.send_start(server, Command::Start, call).await;
+        self.send_start(server, Command::Start, call);
         // Now and then twice at once.
         if self.random.one_in(4) {
-            self.start_again(server, Command::Start).await;
+            let other = self.some_server();
+            self.start_again(&other, Command::Start);
         }
     }
 
-    async fn start_again(&mut self, server: &Server, command: Command) {
+    fn start_again(&mut self, server: &Server, command: Command) {
         let is_right = |call: &&StartExecution| command != Command::StartRepeat || call.request.is_some();
         let calls: Vec<StartExecution> = self.starts.iter().filter(is_right).cloned().collect();
         let id_of = |call: &StartExecution| call.id.as_ref().unwrap().as_str().into();
-        let Some((mut call, of)) = self.some(calls, id_of).await else { return };
+        let Some((mut call, of)) = self.some(calls, id_of) else { return };
         if command == Command::StartOther {
             if of.is_none() {
                 return;
@@ -200,12 +221,12 @@ impl World {
         if command != Command::StartRepeat {
             call.request = None;
         }
-        self.send_start(server, command, call).await;
+        self.send_start(server, command, call);
     }
 
-    async fn send_start(&self, server: &Server, command: Command, call: StartExecution) {
+    fn send_start(&self, server: &Server, command: Command, call: StartExecution) {
         let id = call.id.clone().unwrap();
-        let (of, has_request) = (self.state_of(id.as_str()).await, call.request.is_some());
+        let (of, has_request) = (self.state_of(id.as_str()), call.request.is_some());
         let engine = server.engine.clone();
         Self::send(server, command, of, |desk| async move {
             match engine.start_execution(call).await {
@@ -224,8 +245,8 @@ impl World {
         });
     }
 
-    async fn signal(&mut self, server: &Server) {
-        let Some((name, state)) = self.some_execution().await else { return };
+    fn signal(&mut self, server: &Server) {
+        let Some((name, state)) = self.some_execution() else { return };
         if self.random.one_in(2) {
             return self.send_named_signal(server, name, state);
         }
@@ -243,11 +264,10 @@ impl World {
         self.send_signal(server, Command::Signal, state, name, payload, Some(key), None);
     }
 
-    async fn signal_again(&mut self, server: &Server) {
+    fn signal_again(&mut self, server: &Server) {
         let ids: Vec<Arc<str>> = self.starts.iter().map(|call| call.id.as_ref().unwrap().as_str().into()).collect();
         let signals = self.signals.clone();
-        let Some(((position, payload, key), Some(state))) = self.some(signals, |signal| ids[signal.0].clone()).await
-        else {
+        let Some(((position, payload, key), Some(state))) = self.some(signals, |signal| ids[signal.0].clone()) else {
             return;
         };
         let name = name(&ids[position]);
@@ -267,7 +287,10 @@ impl World {
     ) {
         let key = key.map(|key| request(&key, &payload));
         let engine = server.engine.clone();
-        let expire_time = expires.map(|span| orbit::clock::Clock::now(&*server.clock) + span);
+        let expire_time = expires.map(|span| server.now() + span);
+        if key.is_none() {
+            self.shared().journal.signal_sent(name.id.as_str());
+        }
         let was_known = key.is_some_and(|key| self.shared().journal.knows(&key));
         Self::send(server, command, Some(state), |desk| async move {
             let sent = json(&payload);
@@ -289,8 +312,8 @@ impl World {
         });
     }
 
-    async fn end(&mut self, server: &Server, command: Command) {
-        let Some((name, state)) = self.some_execution().await else { return };
+    fn end(&mut self, server: &Server, command: Command) {
+        let Some((name, state)) = self.some_execution() else { return };
         // Executions that run are worth more alive.
         if state == ExecutionState::Running && !self.random.one_in(3) {
             return;
@@ -325,18 +348,18 @@ impl World {
     }
 
     /// A worker reports on a task that it holds, or held when its execution was closed.
-    async fn report(&mut self, server: &Server, command: Command, content: Content) {
+    fn report(&mut self, server: &Server, command: Command, content: Content) {
         let (held, all): (Vec<Task>, Vec<Task>) = {
             let shared = self.shared();
             (shared.workers.iter().flat_map(|worker| worker.held.clone()).collect(), shared.tasks.clone())
         };
         let mut tasks = held;
         for task in all {
-            if self.state_of(task.execution_id.as_str()).await.is_some_and(ExecutionState::is_closed) {
+            if self.state_of(task.execution_id.as_str()).is_some_and(ExecutionState::is_closed) {
                 tasks.push(task);
             }
         }
-        let Some((task, of)) = self.some(tasks, id_of_task).await else { return };
+        let Some((task, of)) = self.some(tasks, id_of_task) else { return };
         for worker in &mut self.shared().workers {
             worker.held.retain(|held| held.token != task.token);
         }
@@ -344,16 +367,16 @@ impl World {
     }
 
     /// The same report comes again.
-    async fn report_again(&mut self, server: &Server) {
+    fn report_again(&mut self, server: &Server) {
         let sent = self.shared().sent.clone();
-        let Some(((task, content), of)) = self.some(sent, |(task, _)| id_of_task(task)).await else { return };
+        let Some(((task, content), of)) = self.some(sent, |(task, _)| id_of_task(task)) else { return };
         self.send_report(server, Command::ReportRepeat, task, content, of);
     }
 
     /// A report on any token that there ever was.
-    async fn report_late(&mut self, server: &Server) {
+    fn report_late(&mut self, server: &Server) {
         let tasks = self.shared().tasks.clone();
-        let Some((task, of)) = self.some(tasks, id_of_task).await else { return };
+        let Some((task, of)) = self.some(tasks, id_of_task) else { return };
         let content = match self.random.below(4) {
             0 => Content::Complete(json(OUTPUT)),
             1 => Content::Complete(json(WRONG_OUTPUT)),
@@ -383,13 +406,14 @@ impl World {
     }
 
     /// Reads a state, waits for an end, or watches events.
-    async fn look(&mut self, server: &Server, command: Command) {
-        let Some((name, state)) = self.some_execution().await else { return };
+    fn look(&mut self, server: &Server, command: Command) {
+        let Some((name, state)) = self.some_execution() else { return };
         let engine = server.engine.clone();
+        let least = self.newest(name.id.as_str());
         match command {
             Command::Get => Self::send(server, Command::Get, Some(state), |desk| async move {
                 match engine.execution(&name).await {
-                    Ok(standing) => desk.journal(|journal| journal.read.push(standing)),
+                    Ok(standing) => desk.journal(|journal| journal.read.push((standing, least))),
                     Err(error) => desk.error(&error, false),
                 }
             }),
@@ -397,7 +421,7 @@ impl World {
                 let longest = Duration::from_millis(self.random.next() % 5_000);
                 Self::send(server, Command::Wait, Some(state), |desk| async move {
                     match engine.wait(&name, longest).await {
-                        Ok(standing) => desk.journal(|journal| journal.read.push(standing)),
+                        Ok(standing) => desk.journal(|journal| journal.read.push((standing, least))),
                         Err(error) => desk.error(&error, false),
                     }
                 });
@@ -422,7 +446,8 @@ impl World {
                         }
                     })
                     .await;
-                    desk.journal(|journal| journal.watch(key, events));
+                    let was_fine = !desk.was_disturbed();
+                    desk.journal(|journal| journal.watch(key, after, events, was_fine.then_some(least)));
                 });
             }
         }
@@ -575,7 +600,7 @@ fn lose(desk: &Desk, worker: usize, life: u32, error: &Error) {
 }
 
 /// A worker that does everything right: what it gets, it has done.
-pub(crate) async fn work_diligently(server: &Server, session: SessionId) -> usize {
+pub(crate) async fn work_diligently(server: Server, session: SessionId) -> usize {
     let polled = server.engine.poll(session, 100, Duration::from_millis(200)).await.unwrap();
     let count = polled.tasks.len();
     for task in polled.tasks {

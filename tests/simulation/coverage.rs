@@ -82,10 +82,20 @@ pub(crate) enum Fault {
     Crash,
     /// The wall clock jumped by an hour.
     ClockJump,
+    /// Another node wrote first.
+    Conflict,
+    /// The way to the store was cut: calls failed, having worked or not, or took seconds.
+    CutOff,
+    /// The node was stopped, and went on as if no time had passed.
+    Freeze,
+    /// News from another node were lost, or came twice or late.
+    NewsLost,
+    /// Another node died.
+    OtherDies,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::None,
         Self::CommitFails,
         Self::CommitLost,
@@ -93,7 +103,16 @@ impl Fault {
         Self::WriteFails,
         Self::Crash,
         Self::ClockJump,
+        Self::Conflict,
+        Self::CutOff,
+        Self::Freeze,
+        Self::NewsLost,
+        Self::OtherDies,
     ];
+
+    /// What excuses that a store did not work.
+    pub(crate) const OF_STORE: [Self; 5] =
+        [Self::CommitFails, Self::CommitLost, Self::ReadFails, Self::WriteFails, Self::CutOff];
 }
 
 /// State of the execution that a command is for, when it was sent; none where there is no execution (yet).

@@ -95,11 +95,12 @@ pub(crate) fn replay(definition: &Arc<Definition>, events: &[Event], count: usiz
     state
 }
 
-/// A state that was read is the one that the history gives.
-pub(crate) fn check_standing(standing: &Standing, histories: &Histories) {
+/// A state that was read is the one that the history gives, and no older than when it was asked for.
+pub(crate) fn check_standing(standing: &Standing, histories: &Histories, least: u64) {
     let history = histories.by_key(standing.row.key);
     let count = usize::try_from(standing.state.last_number()).unwrap();
     assert!(count <= history.events.len(), "{} was read ahead of its history", history.row.id);
+    assert!(count as u64 >= least, "{} was read at event {count}, when {least} was there already", history.row.id);
     let replayed = replay(standing.state.definition(), &history.events, count);
     assert_eq!(*standing.state, replayed, "the live state of {} is not what its history gives", history.row.id);
     assert_eq!(standing.row.state, state_of(replayed.phase()));

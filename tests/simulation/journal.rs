@@ -38,11 +38,14 @@ pub(crate) struct Journal {
     created: BTreeMap<Arc<str>, bool>,
     recorded: Vec<(Uid, u64, Call, Option<RequestKey>)>,
     by_request: BTreeMap<[u8; 16], u64>,
+    /// How many signals without a `request_id` were sent to each id.
+    signals_sent: BTreeMap<Arc<str>, usize>,
     reported: Vec<(TaskToken, Content, ReportOutcome)>,
     received: BTreeSet<TaskToken>,
     watched: Vec<(ExecutionKey, Vec<Event>)>,
-    /// States that were read, to be compared with the history.
-    pub(crate) read: Vec<Standing>,
+    /// States that were read, to be compared with the history, and the number of the newest event when they were asked
+    /// for.
+    pub(crate) read: Vec<(Standing, u64)>,
     /// What should never be answered.
     pub(crate) faults: Vec<String>,
 }
@@ -70,7 +73,15 @@ impl Journal {
                 self.faults.push(format!("{call:?} was event {known}, now it is {number}"));
             }
         }
+        let is_taken = |known: &(Uid, u64, Call, Option<RequestKey>)| (known.0, known.1) == (uid, number);
+        if request.is_none() && matches!(call, Call::Signal { .. }) && self.recorded.iter().any(is_taken) {
+            self.faults.push(format!("{call:?} was said to be event {number}, which is another's"));
+        }
         self.recorded.push((uid, number, call, request));
+    }
+
+    pub(crate) fn signal_sent(&mut self, id: &str) {
+        *self.signals_sent.entry(id.into()).or_default() += 1;
     }
 
     /// Whether a call with this request was acknowledged.
@@ -79,6 +90,10 @@ impl Journal {
     }
 
     pub(crate) fn report(&mut self, token: TaskToken, content: Content, outcome: ReportOutcome) {
+        let before = (token.clone(), content.clone(), ReportOutcome::Accepted);
+        if outcome == ReportOutcome::Accepted && self.reported.contains(&before) {
+            self.faults.push(format!("{content:?} of {token:?} was accepted twice"));
+        }
         self.reported.push((token, content, outcome));
     }
 
@@ -88,7 +103,16 @@ impl Journal {
         }
     }
 
-    pub(crate) fn watch(&mut self, key: ExecutionKey, events: Vec<Event>) {
+    /// What a watch gave after this number; if nothing disturbed it, at least what there was when it began.
+    pub(crate) fn watch(&mut self, key: ExecutionKey, after: u64, events: Vec<Event>, least: Option<u64>) {
+        let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
+        if !numbers.iter().copied().eq((after + 1..).take(numbers.len())) {
+            self.faults.push(format!("a watch after {after} gave {numbers:?}"));
+        }
+        let newest = numbers.last().copied().unwrap_or(after);
+        if least.is_some_and(|least| newest < least) {
+            self.faults.push(format!("a watch after {after} gave {numbers:?} although there was {least:?}"));
+        }
         self.watched.push((key, events));
     }
 
@@ -111,6 +135,20 @@ impl Journal {
             // A second cancel is answered with the first one's event.
             let is_named = request.is_none() || event.request == *request || *call == Call::Cancel;
             assert!(is_named, "{event:?} does not carry {request:?}");
+        }
+        for history in histories.all() {
+            let (mut unnamed, mut named) = (0, BTreeSet::new());
+            for event in &history.events {
+                match (&event.kind, event.request) {
+                    (EventKind::SignalReceived { .. }, None) => unnamed += 1,
+                    (EventKind::SignalReceived { .. }, Some(request)) => {
+                        assert!(named.insert(request.key), "a signal to {} is there twice", history.row.id);
+                    }
+                    _ => {}
+                }
+            }
+            let sent = self.signals_sent.get(&history.row.id).copied().unwrap_or(0);
+            assert!(unnamed <= sent, "{} has {unnamed} signals of {sent} that were sent", history.row.id);
         }
         for (token, content, outcome) in &self.reported {
             self.check_report(histories, token, content, *outcome);

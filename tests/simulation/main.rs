@@ -16,6 +16,7 @@ mod faults;
 mod harness;
 mod invariants;
 mod journal;
+mod node;
 mod poison;
 mod presence;
 mod random;

@@ -1,4 +1,5 @@
-//! Random runs: clients, workers, a store that fails, a server that dies, a clock that jumps; everything from one seed.
+//! Random runs: clients, workers, a store that fails, servers that die, freeze or are cut off, clocks that differ;
+//! everything from one seed. Every other run has several nodes on one store.
 //!
 //! `SEED=n` runs one case again, `RUNS=n` that many. `RECORD=1` runs until every combination of the coverage table was
 //! reached [`RECORD_LEAST`] times, and writes the table.
@@ -8,9 +9,10 @@ use crate::{
     coverage::{self, Command, Coverage, Fault},
     harness::{json, name, registration},
     random::Seed,
-    world::{Server, World},
+    world::{World, ready},
 };
-use orbit::domain::StepState;
+use orbit::domain::{SessionId, StepState};
+use orbit::engine::Standing;
 use orbit::store::{ListFilter, Store};
 use std::{
     cell::Cell,
@@ -58,14 +60,12 @@ fn run(seed: u64) -> Done {
     count_panics();
     let mut world = World::new(seed);
     for _ in 0..LIVES {
-        world.live(async |world, server| storm(world, server).await);
-        // The server is down for a while, and the machine's clock may be another when it comes back.
-        world.now = world.now + Duration::from_millis(world.random.next() % 20_000);
-        if world.random.one_in(3) {
-            world.wall_off = *world.random.pick(&[-3_600_000_000, 0, 3_600_000_000]);
-        }
+        world.start_nodes();
+        storm(&mut world);
+        outage(&mut world);
     }
-    world.live(async |world, server| end_everything(world, server).await);
+    world.start_nodes();
+    end_everything(&mut world);
     assert_eq!(PANICS.get(), 0, "something panicked");
     let histories = world.histories();
     let (digest, events) = (histories.digest(), histories.all().map(|history| history.events.len()).sum());
@@ -73,44 +73,70 @@ fn run(seed: u64) -> Done {
     Done { coverage, digest, events }
 }
 
-async fn deploy(world: &World, server: &Server) {
-    for workflow in &world.workflows {
-        let (definition, _) = orbit::domain::definition::Definition::parse("test.yaml", &workflow.text).unwrap();
-        server.engine.deploy(definition, workflow.text.clone()).await.unwrap();
+fn deploy(world: &mut World) {
+    for number in 0..world.workflows.len() {
+        let (server, text) = (world.some_server(), world.workflows[number].text.clone());
+        let (definition, _) = orbit::domain::definition::Definition::parse("test.yaml", &text).unwrap();
+        let engine = server.engine.clone();
+        world.ask(&server, async move { engine.deploy(definition, text).await.unwrap() });
     }
 }
 
-/// One life: calm and gusts, until the server dies in the middle of it.
-async fn storm(world: &mut World, server: &Server) {
-    deploy(world, server).await;
+/// Calm and gusts, until the servers die in the middle of it.
+fn storm(world: &mut World) {
+    world.settle_nodes();
+    deploy(world);
     let slowness = Duration::from_millis(*world.random.pick(&[0, 3, 20]));
-    server.weather(Fault::None, slowness);
+    for server in world.servers() {
+        world.weather(&server, Fault::None, slowness);
+        server.unreliable_news(*world.random.pick(&[0, 0, 1, 4]));
+    }
     for _ in 0..STEPS {
         if world.random.one_in(3) {
-            gust(world, server, slowness).await;
+            gust(world, slowness);
         } else {
-            world.act(server).await;
+            world.act();
+        }
+        if world.node_count() > 1 && world.random.one_in(8) {
+            world.trouble_a_node();
         }
         let pause = *world.random.pick(&[0, 0, 1, 15, 200, 900, 2_500]);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
+        world.pass(Duration::from_millis(pause));
         if world.random.one_in(10) {
-            world.check().await;
+            world.check();
         }
     }
-    // What is under way when it dies.
-    server.weather(Fault::None, Duration::from_millis(30));
-    world.focus(server).await;
-    tokio::time::sleep(Duration::from_millis(40)).await;
+    // What is under way when they die.
+    let server = world.some_server();
+    world.weather(&server, Fault::None, Duration::from_millis(30));
+    world.focus(&server);
+    world.pass(Duration::from_millis(40));
     for _ in 0..10 {
-        world.act_any(server).await;
+        let server = world.some_server();
+        world.act_any(&server);
     }
     world.focus = None;
-    tokio::time::sleep(Duration::from_millis(world.random.next() % 20)).await;
-    world.check().await;
+    let last = Duration::from_millis(world.random.next() % 20);
+    world.pass(last);
+    world.check();
 }
 
-/// Some commands at once, under one fault or none.
-async fn gust(world: &mut World, server: &Server, slowness: Duration) {
+/// All servers die, or of several only some; later they start again.
+fn outage(world: &mut World) {
+    let spares_one = world.node_count() > 1 && world.random.one_in(2);
+    for server in world.servers().iter().skip(usize::from(spares_one)) {
+        world.kill(server.number);
+    }
+    let lasts = Duration::from_millis(world.random.next() % 20_000);
+    world.pass(lasts);
+    // The machine's clock may be another when it comes back.
+    if world.random.one_in(3) {
+        world.wall_off = *world.random.pick(&[-3_600_000_000, 0, 3_600_000_000]);
+    }
+}
+
+/// Some commands at once, under one fault of one node or none.
+fn gust(world: &mut World, slowness: Duration) {
     let fault = *world.random.pick(&[
         Fault::None,
         Fault::CommitFails,
@@ -119,75 +145,122 @@ async fn gust(world: &mut World, server: &Server, slowness: Duration) {
         Fault::WriteFails,
         Fault::ClockJump,
     ]);
+    let server = world.some_server();
     if !world.random.one_in(3) {
-        world.focus(server).await;
-        tokio::time::sleep(2 * slowness).await;
+        world.focus(&server);
+        world.pass(2 * slowness);
     }
-    server.weather(fault, slowness + Duration::from_millis(5));
+    world.weather(&server, fault, slowness + Duration::from_millis(5));
     for _ in 0..6 {
-        world.act_any(server).await;
+        world.act_any(&server);
     }
     // What meets the fault for sure, while the others are under way.
     match fault {
-        Fault::CommitFails | Fault::CommitLost => world.perform(server, Command::Start).await,
-        Fault::WriteFails | Fault::ReadFails => world.perform(server, Command::Register).await,
-        Fault::None | Fault::Crash | Fault::ClockJump => {}
+        Fault::CommitFails | Fault::CommitLost => world.perform(&server, Command::Start),
+        Fault::WriteFails | Fault::ReadFails => world.perform(&server, Command::Register),
+        Fault::None
+        | Fault::Crash
+        | Fault::ClockJump
+        | Fault::Conflict
+        | Fault::CutOff
+        | Fault::Freeze
+        | Fault::NewsLost
+        | Fault::OtherDies => {}
     }
     world.focus = None;
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    world.pass(Duration::from_millis(1));
     if fault == Fault::ClockJump {
-        let jump = *world.random.pick(&[-3_600_000_000, 3_600_000_000]);
-        server.clock.jump_wall(jump);
-        world.shared().happens(Fault::ClockJump);
+        server.jump_wall(*world.random.pick(&[-3_600_000_000, 3_600_000_000]));
+        world.shared().happens(server.number, Fault::ClockJump);
     }
     let lasts = *world.random.pick(&[5, 50, 1_500]);
-    tokio::time::sleep(Duration::from_millis(lasts)).await;
-    server.weather(Fault::None, slowness);
+    world.pass(Duration::from_millis(lasts));
+    world.weather(&server, Fault::None, slowness);
 }
 
 /// Once faults stop and workers answer, everything ends, and nothing is left behind.
-async fn end_everything(world: &mut World, server: &Server) {
-    deploy(world, server).await;
-    let mut diligent = registration(&crate::definitions::CONTRACTS);
-    diligent.queues = crate::definitions::QUEUES.iter().map(|queue| Arc::from(*queue)).collect();
-    let session = server.engine.register(diligent).await.unwrap().session;
+fn end_everything(world: &mut World) {
+    world.slices = &[5, 20, 50];
+    world.settle_nodes();
+    // News need not come for this.
+    let odds = *world.random.pick(&[0, 0, 1]);
+    for server in world.servers() {
+        world.weather(&server, Fault::None, Duration::ZERO);
+        server.unreliable_news(odds);
+    }
+    deploy(world);
+    let session = register_diligently(world);
     let mut open = Vec::new();
     for _ in 0..LAST_ROUNDS {
-        while work_diligently(server, session).await > 0 {}
-        server.engine.heartbeat(session, Vec::new()).await.unwrap();
+        loop {
+            let server = world.some_server();
+            if world.ask(&server, work_diligently(server.clone(), session)) == 0 {
+                break;
+            }
+        }
+        beat(world, session);
         open.clear();
-        for row in world.memory.list(&ListFilter::default(), None, 1_000).await.unwrap() {
-            if row.state.is_closed() {
-                continue;
+        for row in ready(world.memory.list(&ListFilter::default(), None, 1_000)).unwrap() {
+            if !row.state.is_closed() {
+                open.push(look_and_help(world, &row.id));
             }
-            let standing = server.engine.execution(&name(&row.id)).await.unwrap();
-            if standing.state.steps().any(|step| step.state == StepState::Awaiting) {
-                let _ = server.engine.signal(&name(&row.id), Arc::from("s"), json("2"), None, None).await;
-            }
-            open.push(standing);
         }
         if open.is_empty() {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(900)).await;
+        world.pass(Duration::from_millis(900));
     }
     assert!(open.is_empty(), "these do not end: {open:#?}");
     // Lost sessions are noticed, and their rows go.
     for _ in 0..20 {
-        server.engine.heartbeat(session, Vec::new()).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        beat(world, session);
+        world.pass(Duration::from_secs(1));
     }
-    let sessions = world.memory.sessions(None, 100).await.unwrap();
+    let sessions = ready(world.memory.sessions(None, 100)).unwrap();
     assert_eq!(sessions.len(), 1, "only the diligent worker lives: {sessions:?}");
     for (id, what) in [(session, "of it"), (orbit::domain::SessionId(uuid::Uuid::nil()), "of nobody")] {
-        assert_eq!(world.memory.held_by_session(id, 100).await.unwrap(), [], "held rows {what} are left");
+        assert_eq!(ready(world.memory.held_by_session(id, 100)).unwrap(), [], "held rows {what} are left");
     }
-    assert_eq!(world.memory.held_without_session(100).await.unwrap(), [], "held rows of lost sessions are left");
-    let sizes = server.engine.sizes();
-    assert_eq!((sizes.mailboxes, sizes.waiters, sizes.cache_bytes), (0, 0, 0), "{sizes:?}");
-    world.check().await;
-    let stopped = tokio::time::timeout(Duration::from_secs(5), server.engine.clone().shutdown()).await;
-    assert!(stopped.is_ok(), "a shutdown ends");
+    assert_eq!(ready(world.memory.held_without_session(100)).unwrap(), [], "held rows of lost sessions are left");
+    world.check();
+    for server in world.servers() {
+        let sizes = server.engine.sizes();
+        assert_eq!(sizes.waiters, 0, "{sizes:?}");
+        // What others have closed, a node may have in its cache until there is no more room.
+        assert!(world.node_count() > 1 || (sizes.mailboxes, sizes.cache_bytes) == (0, 0), "{sizes:?}");
+        let engine = server.engine.clone();
+        let stopped = world
+            .ask(&server, async move { tokio::time::timeout(Duration::from_secs(5), engine.shutdown()).await.is_ok() });
+        assert!(stopped, "a shutdown ends");
+    }
+}
+
+fn register_diligently(world: &mut World) -> SessionId {
+    let mut diligent = registration(&crate::definitions::CONTRACTS);
+    diligent.queues = crate::definitions::QUEUES.iter().map(|queue| Arc::from(*queue)).collect();
+    let server = world.some_server();
+    let engine = server.engine.clone();
+    world.ask(&server, async move { engine.register(diligent).await.unwrap().session })
+}
+
+fn beat(world: &mut World, session: SessionId) {
+    let server = world.some_server();
+    let engine = server.engine.clone();
+    world.ask(&server, async move { engine.heartbeat(session, Vec::new()).await.unwrap() });
+}
+
+/// Reads an execution, and gives it the signal that it waits for.
+fn look_and_help(world: &mut World, id: &str) -> Standing {
+    let server = world.some_server();
+    let (engine, name) = (server.engine.clone(), name(id));
+    world.shared().journal.signal_sent(id);
+    world.ask(&server, async move {
+        let standing = engine.execution(&name).await.unwrap();
+        if standing.state.steps().any(|step| step.state == StepState::Awaiting) {
+            let _ = engine.signal(&name, Arc::from("s"), json("2"), None, None).await;
+        }
+        standing
+    })
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What outlives a server: the store, the clients with their journal, the workers, time.
+//! What outlives every server: the store, the clients with their journal, the workers, time.
 
 use crate::{
     coverage::{Command, Coverage, Fault, Of},
@@ -6,20 +6,29 @@ use crate::{
     harness::definition,
     invariants::{self, Histories},
     journal::{Content, Journal},
+    node::{Node, Server, Setup},
     random::Random,
 };
-use orbit::clock::{Clock, SeededEntropy, TokioClock};
 use orbit::domain::{Settings, Timestamp, definition::Definition};
-use orbit::engine::{Config, Engine, StartExecution, Task};
-use orbit::store::{
-    Faulty, MemoryStore, Pool, Store,
-    faulty::{Call, Fate},
-};
+use orbit::engine::{Config, StartExecution, Task};
+use orbit::store::{MemoryStore, Pool, Store};
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
+use tokio::sync::oneshot;
+
+/// Nodes that a world has at most.
+pub(crate) const NODES_MAX: usize = 3;
+/// How late anything that is due may be while a node is healthy.
+const LATENESS_MAX: Duration = Duration::from_secs(3);
+/// How long a node must have been healthy for that: until it has seen who else lives, and scanned.
+const SETTLED: Duration = Duration::from_secs(6);
+/// Longest that the scene waits for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
 
 /// A worker process.
 #[derive(Default)]
@@ -30,14 +39,17 @@ pub(crate) struct Worker {
     pub(crate) held: Vec<Task>,
 }
 
+type Faults = [u64; Fault::ALL.len()];
+
 /// A command that is under way.
 struct Flight {
     command: Command,
     of: Of,
-    faults: [u64; Fault::ALL.len()],
+    node: usize,
+    faults: Faults,
 }
 
-/// What clients, workers and the store's faults share.
+/// What clients, workers and the nodes' faults share.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) journal: Journal,
@@ -49,13 +61,14 @@ pub(crate) struct Shared {
     pub(crate) coverage: Coverage,
     flights: BTreeMap<u64, Flight>,
     newest_flight: u64,
-    faults: [u64; Fault::ALL.len()],
+    /// How often each fault has happened to each node.
+    faults: [Faults; NODES_MAX],
 }
 
 impl Shared {
-    pub(crate) fn begin(&mut self, command: Command, of: Of) -> u64 {
+    pub(crate) fn begin(&mut self, node: usize, command: Command, of: Of) -> u64 {
         self.newest_flight += 1;
-        self.flights.insert(self.newest_flight, Flight { command, of, faults: self.faults });
+        self.flights.insert(self.newest_flight, Flight { command, of, node, faults: self.faults[node] });
         self.newest_flight
     }
 
@@ -64,7 +77,7 @@ impl Shared {
         let flight = self.flights.remove(&flight).expect("it was under way");
         let mut was_fine = true;
         for fault in Fault::ALL {
-            if self.faults[fault as usize] > flight.faults[fault as usize] {
+            if self.faults[flight.node][fault as usize] > flight.faults[fault as usize] {
                 was_fine = false;
                 self.coverage.count(flight.command, flight.of, fault);
             }
@@ -74,46 +87,26 @@ impl Shared {
         }
     }
 
-    /// The server died: what was under way has no answer.
-    fn crash(&mut self) {
-        for flight in std::mem::take(&mut self.flights).into_values() {
+    /// A node died: what was under way there has no answer.
+    fn crash(&mut self, node: usize) {
+        let (dead, others) = std::mem::take(&mut self.flights).into_iter().partition(|(_, flight)| flight.node == node);
+        self.flights = others;
+        for flight in BTreeMap::into_values(dead) {
             self.coverage.count(flight.command, flight.of, Fault::Crash);
         }
-    }
-
-    pub(crate) fn happens(&mut self, fault: Fault) {
-        self.faults[fault as usize] += 1;
-    }
-
-    /// Whether the store failed while a command was under way.
-    pub(crate) fn store_failed_since(&self, flight: u64) -> bool {
-        let since = self.flights[&flight].faults;
-        [Fault::CommitFails, Fault::CommitLost, Fault::ReadFails, Fault::WriteFails]
-            .iter()
-            .any(|fault| self.faults[*fault as usize] > since[*fault as usize])
-    }
-}
-
-/// How the store behaves now.
-struct Weather {
-    fault: Fault,
-    random: Random,
-    /// Longest time that a call takes.
-    slowness: Duration,
-}
-
-impl Weather {
-    fn fate(&mut self, call: Call<'_>) -> Fate {
-        let strikes = !self.random.one_in(4);
-        match (self.fault, call) {
-            (Fault::CommitFails, Call::Commit(_)) | (Fault::ReadFails, Call::Read(_)) if strikes => Fate::FailsBefore,
-            (Fault::CommitLost, Call::Commit(_)) if strikes => Fate::FailsAfter,
-            (Fault::WriteFails, Call::Write(_)) if strikes => *self.random.pick(&[Fate::FailsBefore, Fate::FailsAfter]),
-            (_, Call::Commit(_) | Call::Write(_) | Call::Read(_)) => {
-                let micros = u64::try_from(self.slowness.as_micros()).unwrap();
-                if micros == 0 { Fate::Works } else { Fate::Takes(Duration::from_micros(self.random.next() % micros)) }
-            }
+        for other in (0..NODES_MAX).filter(|other| *other != node) {
+            self.happens(other, Fault::OtherDies);
         }
+    }
+
+    pub(crate) fn happens(&mut self, node: usize, fault: Fault) {
+        self.faults[node][fault as usize] += 1;
+    }
+
+    /// Whether one of these happened to the node of a command while that was under way.
+    pub(crate) fn happened_since(&self, flight: u64, faults: &[Fault]) -> bool {
+        let Flight { node, faults: since, .. } = &self.flights[&flight];
+        faults.iter().any(|fault| self.faults[*node][*fault as usize] > since[*fault as usize])
     }
 }
 
@@ -121,6 +114,14 @@ impl Weather {
 pub(crate) struct Workflow {
     pub(crate) definition: Arc<Definition>,
     pub(crate) text: String,
+}
+
+/// What happens to a node at some time.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Starts,
+    Thaws,
+    IsBack,
 }
 
 /// Everything of one run.
@@ -134,15 +135,18 @@ pub(crate) struct World {
     pub(crate) starts: Vec<StartExecution>,
     /// Signals that were sent with a `request_id`: the start's position, the payload, the request's name.
     pub(crate) signals: Vec<(usize, String, String)>,
-    /// Real time, and how far the wall clock is off.
+    nodes: Vec<Option<Node>>,
+    /// What will happen to nodes.
+    changes: Vec<(Timestamp, usize, Change)>,
+    /// Real time, and how far wall clocks are off.
     pub(crate) now: Timestamp,
     pub(crate) wall_off: i64,
+    /// Longest time that nodes run for, one after another, without hearing of each other.
+    pub(crate) slices: &'static [u64],
     /// Id of the execution that this moment is about.
     pub(crate) focus: Option<Arc<str>>,
     seen: Option<Histories>,
-    pub(crate) settings: Settings,
-    pub(crate) cache_bytes_max: usize,
-    pub(crate) snapshot_tail_bytes_min: usize,
+    config: Config,
 }
 
 impl World {
@@ -159,17 +163,10 @@ impl World {
         let definitions =
             workflows.iter().map(|workflow| (workflow.definition.name.clone(), workflow.definition.clone())).collect();
         let shared = Shared { workers: (0..3).map(|_| Worker::default()).collect(), ..Shared::default() };
-        Self {
-            memory: MemoryStore::new(),
-            shared: Arc::new(Mutex::new(shared)),
-            workflows,
-            definitions,
-            starts: Vec::new(),
-            signals: Vec::new(),
-            now: crate::harness::START,
-            wall_off: 0,
-            focus: None,
-            seen: None,
+        // Half of the worlds have one node on a store of its own, the others several on a store that they share.
+        let is_shared = seed % 2 == 1 && std::env::var_os("NODES").is_some();
+        let nodes = if is_shared { *random.pick(&[1, 2, 2, 3, 3]) } else { 1 };
+        let config = Config {
             settings: Settings {
                 session_timeout: Duration::from_secs(6),
                 cancel_grace: Duration::from_secs(8),
@@ -178,12 +175,207 @@ impl World {
             },
             cache_bytes_max: *random.pick(&[1, 8 << 10, 64 << 20]),
             snapshot_tail_bytes_min: *random.pick(&[0, 500, 64 << 10]),
+            ..Config::default()
+        };
+        Self {
+            memory: if is_shared { MemoryStore::shared() } else { MemoryStore::new() },
+            shared: Arc::new(Mutex::new(shared)),
+            workflows,
+            definitions,
+            starts: Vec::new(),
+            signals: Vec::new(),
+            nodes: (0..nodes).map(|_| None).collect(),
+            changes: Vec::new(),
+            now: crate::harness::START,
+            wall_off: 0,
+            slices: &[1, 1, 2, 5, 20],
+            focus: None,
+            seen: None,
+            config,
             random,
         }
     }
 
     pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap()
+    }
+
+    pub(crate) fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().flatten()
+    }
+
+    fn awake(&self) -> impl Iterator<Item = &Node> {
+        self.alive().filter(|node| !node.is_frozen)
+    }
+
+    /// Some node that can be called: mostly one that answers.
+    pub(crate) fn some_server(&mut self) -> Server {
+        let any = self.random.one_in(8);
+        let servers: Vec<Server> =
+            self.alive().filter(|node| any || !node.is_frozen).map(|node| node.server.clone()).collect();
+        self.random.pick(&servers).clone()
+    }
+
+    /// Every node that is up.
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        self.alive().map(|node| node.server.clone()).collect()
+    }
+
+    /// Starts the nodes that are down.
+    pub(crate) fn start_nodes(&mut self) {
+        for number in 0..self.nodes.len() {
+            if self.nodes[number].is_none() {
+                self.start_node(number);
+            }
+        }
+    }
+
+    fn start_node(&mut self, number: usize) {
+        let wall = Timestamp::from_micros(self.now.as_micros() + self.wall_off);
+        let newest = self.memory.opened().newest_now;
+        let (memory, start, drift) = if self.memory.is_shared() {
+            // From the newest time of a live node, or else what is later, a dead one's or the database's.
+            let start = match newest {
+                Some(newest) if self.alive().next().is_some() => newest,
+                newest => newest.map_or(self.now, |newest| newest.max(self.now)),
+            };
+            // Up to one part in a hundred, more than any machine's clock.
+            (self.memory.another_node(number), start, *self.random.pick(&[0, 0, -10_000, 10_000]))
+        } else {
+            // From the newest time that was written, or from its machine's clock.
+            (self.memory.clone(), newest.map_or(wall, |newest| newest.max(wall)), 0)
+        };
+        let random = Random::new(self.random.next());
+        let setup = Setup { number, memory, config: self.config, start, drift, shared: self.shared.clone(), random };
+        let node = Node::start(setup, self.now);
+        // Machines that share a store need not agree about the time of day.
+        if self.memory.is_shared() {
+            node.server.jump_wall(*self.random.pick(&[-300_000_000, 0, 300_000_000]));
+        }
+        self.nodes[number] = Some(node);
+    }
+
+    /// Kills a node: what it had in memory is gone, as after `kill -9`.
+    pub(crate) fn kill(&mut self, number: usize) {
+        self.nodes[number] = None;
+        self.changes.retain(|(_, of, _)| *of != number);
+        self.shared().crash(number);
+    }
+
+    /// Does something to one of several nodes, and plans how it ends.
+    pub(crate) fn trouble_a_node(&mut self) {
+        let number = self.random.below(self.nodes.len());
+        let others_work = self.awake().any(|node| node.server.number != number);
+        let Some(node) = &mut self.nodes[number] else { return };
+        if node.is_frozen || !others_work {
+            return;
+        }
+        let (span, change) = match self.random.below(4) {
+            0 => {
+                self.kill(number);
+                (*self.random.pick(&[0, 300, 3_000, 15_000]), Change::Starts)
+            }
+            1 => {
+                node.is_frozen = true;
+                (*self.random.pick(&[50, 900, 4_000, 20_000]), Change::Thaws)
+            }
+            2 => {
+                node.server.weather(Fault::CutOff, Duration::ZERO);
+                (*self.random.pick(&[100, 2_000, 12_000]), Change::IsBack)
+            }
+            _ => return node.server.unreliable_news(*self.random.pick(&[0, 1, 1, 3])),
+        };
+        self.changes.push((self.now + Duration::from_millis(span), number, change));
+    }
+
+    fn change(&mut self, number: usize, change: Change) {
+        match (change, &mut self.nodes[number]) {
+            (Change::Starts, None) => self.start_node(number),
+            (Change::Thaws, Some(node)) => node.thaw(self.now),
+            (Change::IsBack, Some(node)) => {
+                node.server.weather(Fault::None, Duration::ZERO);
+                node.healthy_since = self.now;
+            }
+            (Change::Starts, Some(_)) | (Change::Thaws | Change::IsBack, None) => {}
+        }
+    }
+
+    /// Ends all that troubles nodes: the dead start, the frozen thaw, those cut off are back.
+    pub(crate) fn settle_nodes(&mut self) {
+        for (_, number, change) in std::mem::take(&mut self.changes) {
+            self.change(number, change);
+        }
+        self.start_nodes();
+    }
+
+    /// Makes faults of one node's store for a while; they say when it is over by calling it again without a fault.
+    pub(crate) fn weather(&mut self, server: &Server, fault: Fault, slowness: Duration) {
+        let now = self.now;
+        if let Some(node) = &mut self.nodes[server.number] {
+            node.healthy_since = now;
+            // What cuts it off lasts as long as it was to last.
+            let is_cut = self
+                .changes
+                .iter()
+                .any(|(_, of, change)| (*of, matches!(change, Change::IsBack)) == (server.number, true));
+            if !is_cut {
+                node.server.weather(fault, slowness);
+            }
+        }
+    }
+
+    /// Lets time pass: nodes run one after another, a slice of time each, in an order that changes.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            let next_change = self.changes.iter().map(|(time, ..)| *time).min();
+            let until = next_change.map_or(end, |time| time.min(end)).since(self.now);
+            let slice = if self.awake().count() > 1 {
+                until.min(Duration::from_millis(*self.random.pick(self.slices)))
+            } else {
+                until
+            };
+            let first = self.random.below(self.nodes.len());
+            for number in 0..self.nodes.len() {
+                let number = (first + number) % self.nodes.len();
+                if let Some(node) = &mut self.nodes[number] {
+                    node.run(slice);
+                }
+            }
+            self.now = self.now + slice;
+            while let Some(due) = self.changes.iter().position(|(time, ..)| *time <= self.now) {
+                let (_, number, change) = self.changes.remove(due);
+                self.change(number, change);
+            }
+            if self.now >= end {
+                return;
+            }
+        }
+    }
+
+    /// Asks a node, and lets time pass until it has answered.
+    pub(crate) fn ask<T: Send + 'static>(
+        &mut self,
+        server: &Server,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let (answer, mut answered) = oneshot::channel();
+        server.spawn(async move { drop(answer.send(work.await)) });
+        let begin = self.now;
+        loop {
+            self.pass(Duration::from_millis(1));
+            match answered.try_recv() {
+                Ok(answer) => return answer,
+                Err(oneshot::error::TryRecvError::Empty) => {
+                    assert!(self.now.since(begin) < ANSWER_MAX, "node {} does not answer", server.number);
+                }
+                Err(oneshot::error::TryRecvError::Closed) => panic!("node {} dropped a call", server.number),
+            }
+        }
     }
 
     fn pools() -> Vec<Pool> {
@@ -199,77 +391,45 @@ impl World {
     }
 
     /// Holds the store and everything that was told against the rules.
-    pub(crate) async fn check(&mut self) {
-        let histories = invariants::check(&self.memory, &self.definitions, &Self::pools()).await;
+    pub(crate) fn check(&mut self) {
+        let histories = ready(invariants::check(&self.memory, &self.definitions, &Self::pools()));
         if let Some(earlier) = &self.seen {
             histories.goes_on_from(earlier);
         }
         let mut shared = self.shared.lock().unwrap();
-        for standing in std::mem::take(&mut shared.journal.read) {
-            invariants::check_standing(&standing, &histories);
+        for (standing, least) in std::mem::take(&mut shared.journal.read) {
+            invariants::check_standing(&standing, &histories, least);
         }
         shared.journal.check(&histories);
         drop(shared);
+        self.check_lateness(&histories);
         self.seen = Some(histories);
+    }
+
+    /// While a node is healthy, nothing that is due waits for long, whoever else was to look after it.
+    fn check_lateness(&self, histories: &Histories) {
+        for node in self.awake() {
+            if self.now.since(node.healthy_since) < SETTLED {
+                continue;
+            }
+            let now = node.server.now();
+            for history in histories.all() {
+                let late = history.row.wake_time.map_or(Duration::ZERO, |time| now.since(time));
+                let (id, number) = (&history.row.id, node.server.number);
+                assert!(late <= LATENESS_MAX, "{id} should have been woken {late:?} ago; node {number} is healthy");
+            }
+        }
     }
 
     pub(crate) fn histories(&self) -> &Histories {
         self.seen.as_ref().expect("it was checked")
     }
-
-    /// One life of the server, on a thread of its own time: what it leaves behind is the store. Afterwards everything
-    /// that it had in memory is gone, as after `kill -9`.
-    pub(crate) fn live(&mut self, scene: impl AsyncFnOnce(&mut Self, &Server)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        let began = self.now;
-        let clock = runtime.block_on(async {
-            // A node starts from the newest time that was written, or from its machine's clock.
-            let wall = Timestamp::from_micros(self.now.as_micros() + self.wall_off);
-            let start = self.memory.opened().newest_now.map_or(wall, |newest| newest.max(wall));
-            let clock = Arc::new(TokioClock::starting_at(start));
-            let weather = Weather { fault: Fault::None, random: self.random.clone(), slowness: Duration::ZERO };
-            self.random.next();
-            let weather = Arc::new(Mutex::new(weather));
-            let (skies, shared) = (weather.clone(), self.shared.clone());
-            let plan = move |call: Call<'_>| {
-                let mut weather = skies.lock().unwrap();
-                let fate = weather.fate(call);
-                if matches!(fate, Fate::FailsBefore | Fate::FailsAfter) {
-                    shared.lock().unwrap().happens(weather.fault);
-                }
-                fate
-            };
-            let store = Arc::new(Faulty::new(Arc::new(self.memory.clone()), plan));
-            let config = Config {
-                settings: self.settings,
-                cache_bytes_max: self.cache_bytes_max,
-                snapshot_tail_bytes_min: self.snapshot_tail_bytes_min,
-                ..Config::default()
-            };
-            let entropy = Arc::new(SeededEntropy::new(self.random.next()));
-            let engine = Engine::start(store, clock.clone(), entropy, config);
-            let server = Server { engine, clock: clock.clone(), weather, shared: self.shared.clone() };
-            scene(self, &server).await;
-            clock
-        });
-        let lasted = runtime.block_on(async { clock.monotonic() });
-        self.now = began + lasted;
-        drop(runtime);
-        self.shared().crash();
-    }
 }
 
-/// A server that lives.
-pub(crate) struct Server {
-    pub(crate) engine: Engine,
-    pub(crate) clock: Arc<TokioClock>,
-    weather: Arc<Mutex<Weather>>,
-    pub(crate) shared: Arc<Mutex<Shared>>,
-}
-
-impl Server {
-    pub(crate) fn weather(&self, fault: Fault, slowness: Duration) {
-        let mut weather = self.weather.lock().unwrap();
-        (weather.fault, weather.slowness) = (fault, slowness);
+/// The answer of the memory store, which never waits.
+pub(crate) fn ready<T>(call: impl Future<Output = T>) -> T {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => unreachable!("the memory store never waits"),
     }
 }
