@@ -9,14 +9,14 @@
 //! One statement over many rows costs a fraction of as many statements, so each kind of row is written with VALUES lists
 //! of a few fixed sizes ([`Rows`]).
 
-use super::connection::{Transaction, Unfinished, Values, Writer, made};
+use super::connection::{Transaction, Unfinished, Writer};
 use super::error;
 use crate::domain::Timestamp;
 use crate::store::{
-    Append, Change, Committed, EVENT_FORMAT, Error, ExecutionKey, ExecutionState, NAMESPACE, NewExecution, Target,
-    sql::{self, ROWS_MAX, Rows},
+    Append, Change, Committed, EVENT_FORMAT, Error, ExecutionKey, ExecutionState, LargePayload, NAMESPACE,
+    NewExecution, ReadyUnit, Target,
+    sql::{Connection as _, List, Row as _, Rows, Transaction as _, Value, text as sql},
 };
-use sqlx::Row as _;
 use std::collections::BTreeMap;
 
 /// Commits a batch; see [`crate::store::Store::commit`].
@@ -135,30 +135,27 @@ async fn create_executions(
             }
         }
     }
+    let rows = new.into_iter().map(|(execution, wake_time)| {
+        [
+            execution.uid.0.as_bytes().into(),
+            NAMESPACE.into(),
+            (&execution.id).into(),
+            (&execution.workflow).into(),
+            (&execution.version).into(),
+            (&execution.definition_hash).into(),
+            (&execution.input_digest).into(),
+            execution.request.as_ref().map(|request| request.key.as_slice()).into(),
+            execution.request.as_ref().map(|request| request.content.as_slice()).into(),
+            (execution.state as i64).into(),
+            serde_json::to_string(&execution.labels).expect("a map of texts is JSON").into(),
+            execution.start_time.as_micros().into(),
+            execution.close_time.map(Timestamp::as_micros).into(),
+            wake_time.map(Timestamp::as_micros).into(),
+        ]
+    });
     let mut created = BTreeMap::new();
-    for chunk in new.chunks(ROWS_MAX) {
-        let (text, places) = EXECUTIONS.text(chunk.len());
-        let mut values = Values::default();
-        for (execution, wake_time) in chunk {
-            values.push(execution.uid.0.as_bytes().to_vec());
-            values.push(NAMESPACE);
-            values.push(execution.id.clone());
-            values.push(execution.workflow.clone());
-            values.push(execution.version.clone());
-            values.push(execution.definition_hash.to_vec());
-            values.push(execution.input_digest.to_vec());
-            values.push(execution.request.map(|request| request.key.to_vec()));
-            values.push(execution.request.map(|request| request.content.to_vec()));
-            values.push(execution.state as i64);
-            values.push(serde_json::to_string(&execution.labels).expect("a map of texts is JSON"));
-            values.push(execution.start_time.as_micros());
-            values.push(execution.close_time.map(Timestamp::as_micros));
-            values.push(wake_time.map(Timestamp::as_micros));
-        }
-        debug_assert!(values.len() <= places, "a statement has a place for each value");
-        for row in transaction.returning(Change::ExecutionInserted, made(text), values).await? {
-            created.insert(row.try_get::<Vec<u8>, _>(0)?, ExecutionKey(row.try_get(1)?));
-        }
+    for row in transaction.returning_of_many(Change::ExecutionInserted, &EXECUTIONS, List::of(rows)).await? {
+        created.insert(row.bytes(0)?.to_vec(), ExecutionKey(row.integer(1)?));
     }
     for (key, append) in keys.iter_mut().zip(appends) {
         if let Target::New(execution) = &append.target {
@@ -181,28 +178,23 @@ static HISTORY: Rows = Rows::new(
 
 /// Inserts the history rows; says of each whether it came back.
 async fn insert_history(transaction: &mut Transaction, fenced: &[Won<'_>]) -> sqlx::Result<Vec<bool>> {
-    let mut came_back = Vec::with_capacity(fenced.len());
-    for chunk in fenced.chunks(ROWS_MAX) {
-        let (text, _) = HISTORY.text(chunk.len());
-        let mut values = Values::default();
-        for Won { key, append } in chunk {
-            values.push(key.0);
-            values.push(number(append.first_number));
-            values.push(number(append.last_number));
-            values.push(i64::from(append.run));
-            values.push(append.batch_id.as_bytes().to_vec());
-            values.push(i64::from(EVENT_FORMAT));
-            values.push(append.events.to_vec());
-        }
-        let rows = transaction.returning(Change::HistoryInserted, made(text), values).await?;
-        let mut won = Vec::with_capacity(rows.len());
-        for row in rows {
-            won.push(row.try_get::<i64, _>(0)?);
-        }
-        won.sort_unstable();
-        came_back.extend(chunk.iter().map(|Won { key, .. }| won.binary_search(&key.0).is_ok()));
+    let rows = fenced.iter().map(|Won { key, append }| {
+        [
+            key.0.into(),
+            number(append.first_number).into(),
+            number(append.last_number).into(),
+            append.run.into(),
+            append.batch_id.as_bytes().into(),
+            i64::from(EVENT_FORMAT).into(),
+            append.events[..].into(),
+        ]
+    });
+    let mut won = Vec::with_capacity(fenced.len());
+    for row in transaction.returning_of_many(Change::HistoryInserted, &HISTORY, List::of(rows)).await? {
+        won.push(row.integer(0)?);
     }
-    Ok(came_back)
+    won.sort_unstable();
+    Ok(fenced.iter().map(|Won { key, .. }| won.binary_search(&key.0).is_ok()).collect())
 }
 
 /// The answer to an append that lost its fence: written, if the row at its number is its own (its COMMIT worked though the
@@ -211,16 +203,14 @@ async fn written_before(transaction: &mut Transaction, append: &Append) -> sqlx:
     let key = match &append.target {
         Target::Existing(key) => Some(*key),
         Target::New(execution) => {
-            let row =
-                transaction.row(sql::KEY_OF_UID, Values::default().with(execution.uid.0.as_bytes().to_vec())).await?;
-            row.map(|row| row.try_get(0)).transpose()?.map(ExecutionKey)
+            let row = transaction.row(sql::KEY_OF_UID, [execution.uid.0.as_bytes().into()].into()).await?;
+            row.map(|row| row.integer(0)).transpose()?.map(ExecutionKey)
         }
     };
     let Some(key) = key else { return Ok(Committed::Conflict) };
-    let values = Values::default().with(key.0).with(number(append.first_number));
-    let there: Option<Vec<u8>> =
-        transaction.row(sql::HISTORY_BATCH, values).await?.map(|row| row.try_get(0)).transpose()?;
-    let own = there.is_some_and(|batch_id| batch_id == append.batch_id.as_bytes());
+    let values = [key.0.into(), number(append.first_number).into()];
+    let there = transaction.row(sql::HISTORY_BATCH, values.into()).await?;
+    let own = there.is_some_and(|row| row.bytes(0).is_ok_and(|batch_id| batch_id == append.batch_id.as_bytes()));
     Ok(if own { Committed::Written(key) } else { Committed::Conflict })
 }
 
@@ -271,145 +261,87 @@ static PAYLOADS: Rows = Rows::new(
     " AS v WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
 );
 
-/// Rows of one statement, gathered and then written in as few statements as possible.
-struct Gathered {
-    statement: &'static Rows,
-    change: Change,
-    rows: usize,
-    values: Values,
-}
-
-impl Gathered {
-    fn new(statement: &'static Rows, change: Change) -> Self {
-        Self { statement, change, rows: 0, values: Values::default() }
-    }
-
-    /// Adds a row, and writes what is gathered once a statement is full.
-    async fn add(&mut self, transaction: &mut Transaction, fill: impl FnOnce(&mut Values)) -> sqlx::Result<()> {
-        fill(&mut self.values);
-        self.rows += 1;
-        if self.rows == ROWS_MAX { self.write(transaction).await } else { Ok(()) }
-    }
-
-    async fn write(&mut self, transaction: &mut Transaction) -> sqlx::Result<()> {
-        if self.rows > 0 {
-            let (text, _) = self.statement.text(std::mem::take(&mut self.rows));
-            transaction.run(self.change, made(text), std::mem::take(&mut self.values)).await?;
-        }
-        Ok(())
-    }
-}
-
 async fn write_companions(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
     write_labels(transaction, won).await?;
     write_ready(transaction, won).await?;
     write_rows(transaction, won).await?;
     write_counters(transaction, won).await?;
 
-    let mut snapshots = Gathered::new(&SNAPSHOTS, Change::SnapshotWritten);
-    let mut payloads = Gathered::new(&PAYLOADS, Change::PayloadInserted);
-    for Won { key, append } in won {
-        if let Some(snapshot) = &append.snapshot {
-            let fill = |values: &mut Values| {
-                values.push(key.0);
-                values.push(number(snapshot.number));
-                values.push(i64::from(snapshot.format));
-                values.push(snapshot.definition_hash.to_vec());
-                values.push(snapshot.bytes.to_vec());
-            };
-            snapshots.add(transaction, fill).await?;
-        }
-        for payload in &append.payloads {
-            let fill = |values: &mut Values| {
-                values.push(key.0);
-                values.push(i64::from(append.run));
-                values.push(payload.sha256.to_vec());
-                values.push(payload.json.clone());
-            };
-            payloads.add(transaction, fill).await?;
-        }
-    }
-    snapshots.write(transaction).await?;
-    payloads.write(transaction).await
+    let snapshots = won.iter().filter_map(|Won { key, append }| {
+        let snapshot = append.snapshot.as_ref()?;
+        Some([
+            key.0.into(),
+            number(snapshot.number).into(),
+            i64::from(snapshot.format).into(),
+            (&snapshot.definition_hash).into(),
+            snapshot.bytes[..].into(),
+        ])
+    });
+    transaction.run_many(Change::SnapshotWritten, &SNAPSHOTS, List::of(snapshots)).await?;
+    let payloads = won.iter().flat_map(|Won { key, append }| {
+        let row = |payload: &LargePayload| {
+            [key.0.into(), append.run.into(), (&payload.sha256).into(), (&payload.json).into()]
+        };
+        append.payloads.iter().map(row)
+    });
+    transaction.run_many(Change::PayloadInserted, &PAYLOADS, List::of(payloads)).await.map(drop)
 }
 
 async fn write_labels(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
-    let mut labels = Gathered::new(&LABELS, Change::LabelInserted);
+    let mut labels: Vec<[Value; 5]> = Vec::new();
     for Won { key, append } in won {
         let Target::New(execution) = &append.target else { continue };
-        for (label, value) in &execution.labels {
-            let fill = |values: &mut Values| {
-                values.push(key.0);
-                values.push(NAMESPACE);
-                values.push(label.as_str());
-                values.push(value.as_str());
-                values.push(execution.start_time.as_micros());
-            };
-            labels.add(transaction, fill).await?;
-        }
+        let start_time = execution.start_time.as_micros();
+        labels.extend(execution.labels.iter().map(|(label, value)| {
+            [key.0.into(), NAMESPACE.into(), label.as_str().into(), value.as_str().into(), start_time.into()]
+        }));
     }
-    labels.write(transaction).await
+    transaction.run_many(Change::LabelInserted, &LABELS, List::of(labels)).await.map(drop)
 }
 
 async fn write_ready(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
-    let mut removed = Gathered::new(&READY_REMOVED, Change::ReadyDeleted);
-    for Won { key, append } in won {
-        for unit in &append.ready_removed {
-            let fill = |values: &mut Values| {
-                values.push(key.0);
-                values.push(unit.clone());
-            };
-            removed.add(transaction, fill).await?;
-        }
-    }
-    removed.write(transaction).await?;
-
-    let mut added = Gathered::new(&READY_ADDED, Change::ReadyInserted);
-    for Won { key, append } in won {
-        for unit in &append.ready_added {
-            let fill = |values: &mut Values| {
-                values.push(key.0);
-                values.push(unit.unit.clone());
-                values.push(unit.queue.clone());
-                values.push(unit.contract.clone());
-                values.push(unit.language.clone());
-                values.push(i64::from(unit.priority));
-                values.push(unit.ready_time.as_micros());
-            };
-            added.add(transaction, fill).await?;
-        }
-    }
-    added.write(transaction).await
+    let removed =
+        won.iter().flat_map(|Won { key, append }| append.ready_removed.iter().map(|unit| [key.0.into(), unit.into()]));
+    transaction.run_many(Change::ReadyDeleted, &READY_REMOVED, List::of(removed)).await?;
+    let added = won.iter().flat_map(|Won { key, append }| {
+        let row = |unit: &ReadyUnit| {
+            [
+                key.0.into(),
+                (&unit.unit).into(),
+                (&unit.queue).into(),
+                (&unit.contract).into(),
+                (&unit.language).into(),
+                i64::from(unit.priority).into(),
+                unit.ready_time.as_micros().into(),
+            ]
+        };
+        append.ready_added.iter().map(row)
+    });
+    transaction.run_many(Change::ReadyInserted, &READY_ADDED, List::of(added)).await.map(drop)
 }
 
 /// Writes states and wake-up times to the rows of executions that were there before.
 async fn write_rows(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
-    let mut wakes = Gathered::new(&WAKES, Change::ExecutionUpdated);
-    let mut states = Gathered::new(&STATES, Change::ExecutionUpdated);
+    let (mut wakes, mut states): (Vec<[Value; 2]>, Vec<[Value; 5]>) = (Vec::new(), Vec::new());
     for Won { key, append } in won {
         if let Target::New(_) = append.target {
             continue;
         }
         let wake = append.wake_set();
         if let Some(change) = append.state {
-            let fill = |values: &mut Values| {
-                values.push(key.0);
-                values.push(change.to as i64);
-                values.push(change.close_time.map(Timestamp::as_micros));
-                values.push(i64::from(wake.is_some()));
-                values.push(wake.flatten().map(Timestamp::as_micros));
-            };
-            states.add(transaction, fill).await?;
+            states.push([
+                key.0.into(),
+                (change.to as i64).into(),
+                change.close_time.map(Timestamp::as_micros).into(),
+                wake.is_some().into(),
+                wake.flatten().map(Timestamp::as_micros).into(),
+            ]);
         } else if let Some(wake_time) = wake {
-            let fill = |values: &mut Values| {
-                values.push(key.0);
-                values.push(wake_time.map(Timestamp::as_micros));
-            };
-            wakes.add(transaction, fill).await?;
+            wakes.push([key.0.into(), wake_time.map(Timestamp::as_micros).into()]);
         }
     }
-    wakes.write(transaction).await?;
-    states.write(transaction).await
+    transaction.run_many(Change::ExecutionUpdated, &WAKES, List::of(wakes)).await?;
+    transaction.run_many(Change::ExecutionUpdated, &STATES, List::of(states)).await.map(drop)
 }
 
 async fn write_counters(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
@@ -422,15 +354,9 @@ async fn write_counters(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx:
             *deltas.entry(change.to).or_default() += 1;
         }
     }
-    let mut counters = Gathered::new(&COUNTERS, Change::CounterChanged);
-    for (state, delta) in deltas.into_iter().filter(|(_, delta)| *delta != 0) {
-        let fill = |values: &mut Values| {
-            values.push(state as i64);
-            values.push(delta);
-        };
-        counters.add(transaction, fill).await?;
-    }
-    counters.write(transaction).await
+    let counters = deltas.into_iter().filter(|(_, delta)| *delta != 0);
+    let counters = counters.map(|(state, delta)| [(state as i64).into(), delta.into()]);
+    transaction.run_many(Change::CounterChanged, &COUNTERS, List::of(counters)).await.map(drop)
 }
 
 fn number(number: u64) -> i64 {

@@ -5,10 +5,14 @@
 //! leave a transaction open behind it.
 
 use super::{Options, error};
-use crate::store::{Change, Error, Statistics, statistics::Totals};
-use futures_util::stream::BoxStream;
+use crate::store::{
+    Change, Error, Statistics,
+    sql::{self, Dialect, List, Rows, Value, Values},
+    statistics::Totals,
+};
+use futures_util::future::BoxFuture;
 use sqlx::{
-    Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, SqlSafeStr, SqlStr,
+    Arguments as _, ConnectOptions as _, Connection as _, SqlSafeStr,
     sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow},
 };
 use std::{
@@ -20,56 +24,40 @@ use std::{
 };
 use tokio::sync::{Notify, Semaphore};
 
-/// Values for the places of a statement.
-#[derive(Default)]
-pub(super) struct Values(SqliteArguments);
+impl sql::Connection for SqliteConnection {
+    type Row = SqliteRow;
 
-impl Values {
-    /// Adds the next value.
-    pub(super) fn push<T: for<'q> sqlx::Encode<'q, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>>(&mut self, value: T) {
-        self.0.add(value).expect("integers, text and bytes always encode");
+    const DIALECT: Dialect = Dialect::Sqlite;
+
+    fn rows(&mut self, sql: impl SqlSafeStr, values: Values) -> BoxFuture<'_, sqlx::Result<Vec<SqliteRow>>> {
+        Box::pin(sqlx::query_with(sql, arguments(values.0)).fetch_all(self))
     }
 
-    /// Adds the next value.
-    pub(super) fn with<T: for<'q> sqlx::Encode<'q, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>>(
-        mut self,
-        value: T,
-    ) -> Self {
-        self.push(value);
-        self
-    }
-
-    /// Reads the rows of a statement one by one.
-    pub(super) fn stream<'c>(
-        self,
-        connection: &'c mut SqliteConnection,
-        sql: &'static str,
-    ) -> BoxStream<'c, sqlx::Result<SqliteRow>> {
-        sqlx::query_with(sql, self.0).fetch(connection)
-    }
-
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    fn rows_of_many(&mut self, statement: &'static Rows, list: List) -> BoxFuture<'_, sqlx::Result<Vec<SqliteRow>>> {
+        Box::pin(async move {
+            let mut all = Vec::new();
+            for (rows, values) in list.pieces() {
+                let query = sqlx::query_with(statement.with_values(rows), arguments(values));
+                all.extend(query.fetch_all(&mut *self).await?);
+            }
+            Ok(all)
+        })
     }
 }
 
-/// Reads all rows of a statement, which stays prepared.
-pub(super) async fn rows(
-    connection: &mut SqliteConnection,
-    sql: impl SqlSafeStr,
-    values: Values,
-) -> sqlx::Result<Vec<SqliteRow>> {
-    sqlx::query_with(sql, values.0).fetch_all(connection).await
-}
-
-/// Reads the only row of a statement, if there is one.
-pub(super) async fn row(
-    connection: &mut SqliteConnection,
-    sql: impl SqlSafeStr,
-    values: Values,
-) -> sqlx::Result<Option<SqliteRow>> {
-    sqlx::query_with(sql, values.0).fetch_optional(connection).await
+/// Values as SQLite takes them. Places without a value are null, so a list need not be filled up.
+fn arguments(values: Vec<Value>) -> SqliteArguments {
+    let mut arguments = SqliteArguments::default();
+    arguments.reserve(values.len(), 0);
+    for value in values {
+        let added = match value {
+            Value::Integer(value) => arguments.add(value),
+            Value::Text(value) => arguments.add(value),
+            Value::Bytes(value) => arguments.add(value),
+        };
+        added.expect("integers, text and bytes always encode");
+    }
+    arguments
 }
 
 /// An open write transaction. Dropped without [`Writer::finish`], it takes its connection with it.
@@ -78,34 +66,44 @@ pub(super) struct Transaction {
     changes: Statistics,
 }
 
-impl Transaction {
-    /// Runs a statement and counts the rows that it changed.
-    pub(super) async fn run(&mut self, change: Change, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<u64> {
-        let done = sqlx::query_with(sql, values.0).execute(&mut self.connection).await?;
-        self.changes.add(change, done.rows_affected());
-        Ok(done.rows_affected())
+impl sql::Connection for Transaction {
+    type Row = SqliteRow;
+
+    const DIALECT: Dialect = Dialect::Sqlite;
+
+    fn rows(&mut self, sql: impl SqlSafeStr, values: Values) -> BoxFuture<'_, sqlx::Result<Vec<SqliteRow>>> {
+        self.connection.rows(sql, values)
     }
 
-    /// Runs a statement whose RETURNING gives a row for each row that it changed.
-    pub(super) async fn returning(
-        &mut self,
-        change: Change,
-        sql: impl SqlSafeStr,
-        values: Values,
-    ) -> sqlx::Result<Vec<SqliteRow>> {
-        let rows = rows(&mut self.connection, sql, values).await?;
-        self.changes.add(change, rows.len() as u64);
-        Ok(rows)
+    fn rows_of_many(&mut self, statement: &'static Rows, list: List) -> BoxFuture<'_, sqlx::Result<Vec<SqliteRow>>> {
+        self.connection.rows_of_many(statement, list)
+    }
+}
+
+impl sql::Transaction for Transaction {
+    fn run(&mut self, change: Change, sql: impl SqlSafeStr, values: Values) -> BoxFuture<'_, sqlx::Result<u64>> {
+        let query = sqlx::query_with(sql, arguments(values.0));
+        Box::pin(async move {
+            let changed = query.execute(&mut self.connection).await?.rows_affected();
+            self.changed(change, changed);
+            Ok(changed)
+        })
     }
 
-    /// Reads all rows of a statement as this transaction sees them.
-    pub(super) async fn rows(&mut self, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Vec<SqliteRow>> {
-        rows(&mut self.connection, sql, values).await
+    fn run_many(&mut self, change: Change, statement: &'static Rows, list: List) -> BoxFuture<'_, sqlx::Result<u64>> {
+        Box::pin(async move {
+            let mut changed = 0;
+            for (rows, values) in list.pieces() {
+                let query = sqlx::query_with(statement.with_values(rows), arguments(values));
+                changed += query.execute(&mut self.connection).await?.rows_affected();
+            }
+            self.changed(change, changed);
+            Ok(changed)
+        })
     }
 
-    /// Reads the only row of a statement as this transaction sees it.
-    pub(super) async fn row(&mut self, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Option<SqliteRow>> {
-        row(&mut self.connection, sql, values).await
+    fn changed(&mut self, change: Change, rows: u64) {
+        self.changes.add(change, rows);
     }
 }
 
@@ -288,19 +286,4 @@ impl Readers {
             drop(reader.stop);
         }
     }
-}
-
-/// Begins a transaction that reads, so that several statements see one state of the database.
-pub(super) async fn begin_read(connection: &mut SqliteConnection) -> sqlx::Result<()> {
-    sqlx::query("BEGIN").execute(connection).await.map(drop)
-}
-
-/// Ends it. After an error nothing ends it: the connection is then closed.
-pub(super) async fn end_read(connection: &mut SqliteConnection) -> sqlx::Result<()> {
-    sqlx::query("COMMIT").execute(connection).await.map(drop)
-}
-
-/// SQL that was put together from constant parts.
-pub(super) fn made(text: Arc<str>) -> SqlStr {
-    AssertSqlSafe(text).into_sql_str()
 }

@@ -35,8 +35,3 @@ pub(super) fn from_sqlx(error: sqlx::Error) -> Error {
     };
     if damaged { Error::Damaged { what: error.to_string() } } else { Error::Unavailable(Arc::new(error)) }
 }
-
-/// A stored value that cannot be what was written.
-pub(super) fn damaged(what: impl Into<String>) -> sqlx::Error {
-    sqlx::Error::Decode(what.into().into())
-}

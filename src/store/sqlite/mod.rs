@@ -11,12 +11,8 @@
 mod checkpoint;
 mod commit;
 mod connection;
-mod definitions;
 mod error;
-mod executions;
-mod list;
 mod open;
-mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -24,12 +20,13 @@ use super::statistics::Totals;
 use super::{
     Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
     Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow,
-    Opened, Pool, Presence, ReadyRow, Schema, SessionRow, Size, Statistics, Store, sql,
+    Opened, Pool, Presence, ReadyRow, Schema, SessionRow, Size, Statistics, Store,
+    sql::{Transaction as _, definitions, executions, list, sessions},
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
 use checkpoint::Checkpointer;
-use connection::{Readers, Transaction, Values, Writer};
+use connection::{Readers, Transaction, Writer};
 use futures_util::future::BoxFuture;
 use std::{
     collections::BTreeMap,
@@ -42,6 +39,9 @@ use tokio::sync::{Mutex, mpsc};
 
 /// Bytes of a page: one history row of a usual step fits many times, and the tables stay shallow.
 const PAGE_BYTES: u32 = 8192;
+
+const NODE_WRITE: &str = "INSERT INTO nodes (id, slot, now, level) VALUES ($1, 0, $2, $3) \
+     ON CONFLICT (id) DO UPDATE SET now = CASE WHEN nodes.now < $2 THEN $2 ELSE nodes.now END, level = $3";
 
 /// How the database is opened. [`Default`] is right for a server.
 #[derive(Clone, Debug)]
@@ -249,15 +249,8 @@ impl Store for SqliteStore {
 
     async fn quarantine(&self, key: ExecutionKey, why: &str) -> Result<(), Error> {
         let why = why.to_owned();
-        self.write(move |transaction| {
-            Box::pin(async move {
-                let values = Values::default().with(key.0).with(why);
-                transaction.run(Change::ExecutionUpdated, sql::QUARANTINE, values).await?;
-                transaction.run(Change::ReadyDeleted, sql::QUARANTINE_READY, Values::default().with(key.0)).await?;
-                Ok(())
-            })
-        })
-        .await
+        self.write(move |transaction| Box::pin(async move { executions::quarantine(transaction, key, &why).await }))
+            .await
     }
 
     async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
@@ -306,7 +299,17 @@ impl Store for SqliteStore {
 
     async fn presence(&self, presence: &Presence) -> Result<Vec<NodeRow>, Error> {
         let presence = presence.clone();
-        self.write(move |transaction| Box::pin(async move { sessions::presence(transaction, &presence).await })).await
+        self.write(move |transaction| {
+            Box::pin(async move {
+                sessions::write(transaction, &presence).await?;
+                if let Some(node) = &presence.node {
+                    let values = [node.id.as_bytes().into(), node.now.as_micros().into(), node.level.into()];
+                    transaction.run(Change::NodeWritten, NODE_WRITE, values.into()).await?;
+                }
+                sessions::nodes(transaction).await
+            })
+        })
+        .await
     }
 
     async fn publish(&self, _: &Hints) -> Result<(), Error> {

@@ -11,27 +11,27 @@
 //! Each of them ends with (`start_time`, `key`), so a page begins where the one before ended (a keyset, no offset), and
 //! what else is asked is checked row by row.
 
-use super::connection::{Values, begin_read, end_read, made, rows};
-use super::executions::{count, execution_row, limit};
-use crate::store::{ExecutionRow, ExecutionState, ListCursor, ListFilter, NAMESPACE, sql::EXECUTION_COLUMNS};
-use sqlx::sqlite::SqliteConnection;
+use super::executions::{count, limit};
+use super::row::execution_row;
+use super::{Connection, Dialect, Value, Values, text::EXECUTION_COLUMNS};
+use crate::store::{ExecutionRow, ExecutionState, ListCursor, ListFilter, NAMESPACE};
+use sqlx::AssertSqlSafe;
 use std::{collections::BTreeMap, fmt::Write as _};
 
 /// So many executions are walked over in some 20 ms, so states that have fewer are the best way in.
 const STATE_IS_RARE: u64 = 10_000;
 
-pub(super) async fn list(
-    connection: &mut SqliteConnection,
+pub(crate) async fn list<C: Connection>(
+    connection: &mut C,
     filter: &ListFilter,
     after: Option<ListCursor>,
     most: usize,
 ) -> sqlx::Result<Vec<ExecutionRow>> {
-    begin_read(connection).await?;
+    // They only choose the way, so they need not be of the same moment as the page.
     let counts = if filter.states.is_empty() { BTreeMap::new() } else { count(connection).await? };
-    let (text, values) = statement(filter, &counts, after, most);
-    let page = rows(connection, made(text.into()), values).await?;
-    end_read(connection).await?;
-    page.iter().map(execution_row).collect()
+    let (text, values) = statement(C::DIALECT, filter, &counts, after, most);
+    // The text was put together from constant parts.
+    connection.rows(AssertSqlSafe(text), values).await?.iter().map(execution_row).collect()
 }
 
 /// The index that a list walks.
@@ -60,7 +60,8 @@ fn walk(filter: &ListFilter, states: &[ExecutionState], counts: &BTreeMap<Execut
 }
 
 /// Text and values of the list's statement; the text depends on the shape of the filter alone.
-pub(super) fn statement(
+pub(crate) fn statement(
+    dialect: Dialect,
     filter: &ListFilter,
     counts: &BTreeMap<ExecutionState, u64>,
     after: Option<ListCursor>,
@@ -73,7 +74,7 @@ pub(super) fn statement(
         states.clear();
     }
     let walk = walk(filter, &states, counts);
-    let mut statement = Statement { text: String::new(), values: Values::default() };
+    let mut statement = Statement { dialect, text: String::new(), values: Values::default() };
     if walk == Walk::State {
         for (index, state) in states.iter().enumerate() {
             if index > 0 {
@@ -94,39 +95,40 @@ pub(super) fn statement(
 }
 
 struct Statement {
+    dialect: Dialect,
     text: String,
     values: Values,
 }
 
 impl Statement {
-    fn place<T: for<'q> sqlx::Encode<'q, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>>(&mut self, value: T) -> String {
+    fn place(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value);
         format!("${}", self.values.len())
     }
 
-    fn and<T: for<'q> sqlx::Encode<'q, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>>(&mut self, left: &str, value: T) {
+    fn and(&mut self, left: &str, value: impl Into<Value>) {
         let place = self.place(value);
         write!(self.text, " AND {left} {place}").expect("a string takes all text");
     }
 
     fn arm(&mut self, walk: Walk, filter: &ListFilter, after: Option<ListCursor>, states: &[ExecutionState]) {
+        let executions = |index| format!("executions AS e{}", self.dialect.indexed_by(index));
         let (from, namespace, time, key) = match walk {
-            Walk::Start => ("executions AS e INDEXED BY executions_start", "e.namespace", "e.start_time", "e.key"),
-            Walk::Workflow => {
-                ("executions AS e INDEXED BY executions_workflow", "e.namespace", "e.start_time", "e.key")
+            Walk::Start => (executions("executions_start"), "e.namespace", "e.start_time", "e.key"),
+            Walk::Workflow => (executions("executions_workflow"), "e.namespace", "e.start_time", "e.key"),
+            Walk::State => (executions("executions_state"), "e.namespace", "e.start_time", "e.key"),
+            // SQLite takes the tables of a CROSS JOIN in this order.
+            Walk::Label => {
+                ("labels AS l CROSS JOIN executions AS e".to_owned(), "l.namespace", "l.start_time", "l.execution_key")
             }
-            Walk::State => ("executions AS e INDEXED BY executions_state", "e.namespace", "e.start_time", "e.key"),
-            Walk::Label => (
-                "labels AS l CROSS JOIN executions AS e ON e.key = l.execution_key",
-                "l.namespace",
-                "l.start_time",
-                "l.execution_key",
-            ),
         };
         let namespace_place = self.place(NAMESPACE);
         write!(self.text, "SELECT {EXECUTION_COLUMNS} FROM {from} WHERE {namespace} = {namespace_place}")
             .expect("a string takes all text");
         let mut labels = filter.labels.iter();
+        if walk == Walk::Label {
+            self.text.push_str(" AND e.key = l.execution_key");
+        }
         if walk == Walk::Label
             && let Some((label, value)) = labels.next()
         {
@@ -142,7 +144,7 @@ impl Statement {
             }
         }
         if let Some(workflow) = &filter.workflow {
-            self.and("e.workflow =", workflow.clone());
+            self.and("e.workflow =", workflow);
         }
         if let Some(from) = filter.start_from {
             self.and(&format!("{time} >="), from.as_micros());

@@ -1,0 +1,92 @@
+//! Definitions and the contracts that they use.
+
+use super::executions::limit;
+use super::row::{bytes, definition_row};
+use super::{Connection, List, Row as _, Transaction, text as sql};
+use crate::store::{Change, DefinitionRow, DefinitionStored, FindDefinition, NAMESPACE};
+use std::{collections::BTreeMap, sync::Arc};
+
+pub(crate) async fn put<T: Transaction>(
+    transaction: &mut T,
+    definition: &DefinitionRow,
+) -> sqlx::Result<DefinitionStored> {
+    let values = [
+        NAMESPACE.into(),
+        (&definition.name).into(),
+        (&definition.version).into(),
+        definition.version_order.as_slice().into(),
+        definition.prerelease.into(),
+        (&definition.hash).into(),
+        definition.description.as_str().into(),
+        definition.json.as_str().into(),
+        definition.source.as_str().into(),
+        definition.create_time.as_micros().into(),
+    ];
+    let inserted = transaction.returning(Change::DefinitionInserted, sql::DEFINITION_INSERT, values.into()).await?;
+    let Some(inserted) = inserted.first() else {
+        let values = [NAMESPACE.into(), (&definition.name).into(), (&definition.version).into()];
+        let stored =
+            transaction.row(sql::DEFINITION_BY_VERSION, values.into()).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let same = bytes(&stored, 5)? == definition.hash;
+        return Ok(if same { DefinitionStored::Same } else { DefinitionStored::Different });
+    };
+    let key = inserted.integer(0)?;
+    let contracts = List::of(definition.contracts.iter().map(|contract| {
+        // A contract is `name@version`; the version has no `@`.
+        let (name, version) = contract.rsplit_once('@').unwrap_or((contract, ""));
+        [key.into(), NAMESPACE.into(), name.into(), version.into()]
+    }));
+    transaction.run_many(Change::ContractInserted, &sql::CONTRACTS_INSERT, contracts).await?;
+    Ok(DefinitionStored::Created)
+}
+
+pub(crate) async fn definition<C: Connection>(
+    connection: &mut C,
+    find: &FindDefinition,
+) -> sqlx::Result<Option<DefinitionRow>> {
+    let (text, values) = match find {
+        FindDefinition::Hash(hash) => (sql::DEFINITION_BY_HASH, vec![NAMESPACE.into(), hash.into()]),
+        FindDefinition::Version(name, version) => {
+            (sql::DEFINITION_BY_VERSION, vec![NAMESPACE.into(), name.into(), version.into()])
+        }
+        FindDefinition::Latest { name, prerelease } => {
+            (sql::DEFINITION_LATEST, vec![NAMESPACE.into(), name.into(), (*prerelease).into()])
+        }
+    };
+    let found = connection.rows(text, values.into()).await?;
+    Ok(with_contracts(connection, found).await?.pop())
+}
+
+pub(crate) async fn definitions<C: Connection>(
+    connection: &mut C,
+    name: Option<&str>,
+    after: Option<(&str, &[u8])>,
+    most: usize,
+) -> sqlx::Result<Vec<DefinitionRow>> {
+    let values = [
+        NAMESPACE.into(),
+        name.into(),
+        after.map(|(name, _)| name).into(),
+        after.map(|(_, order)| order).into(),
+        limit(most).into(),
+    ];
+    let found = connection.rows(sql::DEFINITIONS, values.into()).await?;
+    with_contracts(connection, found).await
+}
+
+pub(crate) async fn contract_versions<C: Connection>(connection: &mut C, task_name: &str) -> sqlx::Result<Vec<String>> {
+    let rows = connection.rows(sql::CONTRACT_VERSIONS, [NAMESPACE.into(), task_name.into()].into()).await?;
+    rows.iter().map(|row| row.text(0).map(str::to_owned)).collect()
+}
+
+/// Adds the contracts, which were committed with their definition and never change: so a statement of its own sees them.
+async fn with_contracts<C: Connection>(connection: &mut C, found: Vec<C::Row>) -> sqlx::Result<Vec<DefinitionRow>> {
+    let keys: Vec<i64> = found.iter().map(|row| row.integer(0)).collect::<sqlx::Result<_>>()?;
+    let mut contracts: BTreeMap<i64, Vec<Arc<str>>> = BTreeMap::new();
+    let list = List::of(keys.iter().map(|key| [(*key).into()]));
+    for row in connection.rows_of_many(&sql::CONTRACTS, list).await? {
+        let contract = format!("{}@{}", row.text(1)?, row.text(2)?);
+        contracts.entry(row.integer(0)?).or_default().push(contract.into());
+    }
+    found.iter().zip(keys).map(|(row, key)| definition_row(row, contracts.remove(&key).unwrap_or_default())).collect()
+}
