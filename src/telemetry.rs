@@ -56,6 +56,19 @@ pub const SESSIONS: &str = "orbit_sessions";
 /// Counter: connections that could not be accepted, for example for want of file descriptors.
 pub const ACCEPT_FAILED: &str = "orbit_accept_failed_total";
 
+/// Gauge: nodes that share the database and live, this one among them.
+pub const NODES_LIVE: &str = "orbit_nodes_live";
+/// Gauge: the newest kind of event that every live node can read, and that is written therefore.
+pub const EVENT_LEVEL: &str = "orbit_event_level";
+/// Counter: messages with news that were published to other nodes.
+pub const NEWS_PUBLISHED: &str = "orbit_news_published_total";
+/// Counter: messages with news of other nodes that came.
+pub const NEWS_HEARD: &str = "orbit_news_heard_total";
+/// Counter: times after which news may have been missed.
+pub const NEWS_GAPS: &str = "orbit_news_gaps_total";
+/// Gauge, seconds since 1970: when a background `duty` last did its work without a failure.
+pub const DUTY_LAST_SUCCESS: &str = "orbit_duty_last_success_timestamp_seconds";
+
 /// Upper bounds of the histogram of appends in a batch.
 const BATCH_BUCKETS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
@@ -108,6 +121,12 @@ fn describe() {
     describe_gauge!(TIMERS_HOT, "Timers of the next seconds");
     describe_gauge!(SESSIONS, "Sessions of workers that this server has heard of");
     describe_counter!(ACCEPT_FAILED, "Connections that could not be accepted");
+    describe_gauge!(NODES_LIVE, "Nodes that share the database and live");
+    describe_gauge!(EVENT_LEVEL, "The newest kind of event that every live node can read");
+    describe_counter!(NEWS_PUBLISHED, "Messages with news that were published to other nodes");
+    describe_counter!(NEWS_HEARD, "Messages with news of other nodes that came");
+    describe_counter!(NEWS_GAPS, "Times after which news may have been missed");
+    describe_gauge!(DUTY_LAST_SUCCESS, Unit::Seconds, "When a background duty last did its work, since 1970");
 }
 
 /// A call began.
@@ -136,6 +155,12 @@ pub fn build_info(store: &'static str) {
 pub fn level(gauge: &'static str, value: u64) {
     #[expect(clippy::cast_precision_loss, reason = "a gauge need not be exact beyond 2^53")]
     gauge!(gauge).set(value as f64);
+}
+
+/// A background duty did its work without a failure, at this time by the machine's clock.
+pub fn duty_done(duty: &'static str, unix_micros: i64) {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge need not be exact to the microsecond")]
+    gauge!(DUTY_LAST_SUCCESS, "duty" => duty).set(unix_micros as f64 / 1_000_000.0);
 }
 
 /// How many executions are in a state.

@@ -20,6 +20,8 @@ mod draft;
 mod executions;
 mod load;
 mod mailbox;
+mod membership;
+mod news;
 mod probe;
 mod sessions;
 mod timers;
@@ -60,7 +62,8 @@ pub struct Config {
     pub snapshot_tail_bytes_min: usize,
     /// Pause before a failed background read is tried again. Default 1 s.
     pub retry_pause: Duration,
-    /// How often pools that workers wait for are looked at although no hint came. Default 15 s.
+    /// How often pools that workers wait for are looked at although no hint came. Default 15 s. In a shared store,
+    /// where others make units ready, it is once a second.
     pub rescan_interval: Duration,
 }
 
@@ -97,6 +100,8 @@ struct Core {
     dispatch: Arc<Dispatch>,
     timers: timers::Timers,
     sessions: sessions::Sessions,
+    members: Arc<membership::Membership>,
+    news: news::News,
     definitions: definitions::Definitions,
     tasks: TaskTracker,
     /// Polls answer, streams end.
@@ -116,11 +121,15 @@ impl Engine {
     #[must_use]
     pub fn start(store: Arc<dyn Store>, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, config: Config) -> Self {
         let tasks = TaskTracker::new();
-        let (dispatch, returned) = Dispatch::new();
+        let node = entropy.uuid();
+        let members = Arc::new(membership::Membership::new(node, EVENT_LEVEL));
+        let (dispatch, returned) = Dispatch::new(members.clone());
         let core = Arc::new(Core {
             committer: committer::Committer::start(&store, &tasks),
             probe: probe::Probe::start(&store, &tasks),
-            node: entropy.uuid(),
+            node,
+            news: news::News::new(store.is_shared(), members.clone()),
+            members,
             store,
             clock,
             entropy,
@@ -137,6 +146,7 @@ impl Engine {
         core.tasks.spawn(timers::run(core.clone()));
         core.tasks.spawn(sessions::run(core.clone()));
         core.tasks.spawn(match_workers(core.clone()));
+        news::start(&core);
         core.tasks.spawn(take_back(core.clone(), returned));
         if core.probe.is_some() {
             core.tasks.spawn(probe::run(core.clone()));
@@ -238,6 +248,11 @@ impl Core {
         }
     }
 
+    /// A background duty did its work without a failure.
+    fn duty_done(&self, duty: &'static str) {
+        crate::telemetry::duty_done(duty, self.clock.wall().as_micros());
+    }
+
     /// Counts events by kind.
     fn metrics_of(&self, events: &[Event]) {
         for event in events {
@@ -269,7 +284,7 @@ async fn match_workers(core: Arc<Core>) {
                     biased;
                     () = core.stop.cancelled() => return,
                     () = core.dispatch.changed() => {}
-                    () = crate::clock::sleep(rest) => {
+                    () = crate::clock::sleep(rest), if !core.store.is_shared() => {
                         core.dispatch.rescan();
                         next_rescan = core.clock.monotonic() + core.config.rescan_interval;
                     }

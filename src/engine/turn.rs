@@ -184,7 +184,7 @@ impl Core {
 
     /// The newest level of events that every live node reads.
     pub(super) fn level(&self) -> u32 {
-        super::EVENT_LEVEL
+        self.members.level()
     }
 
     /// Tells those who watch how far an execution has come.
@@ -263,7 +263,12 @@ impl Core {
             self.deliver(key, &hot, handed);
         }
         for unit in added {
-            self.dispatch.added(key, &unit);
+            if !self.dispatch.added(key, &unit) {
+                self.news.waiting(&unit.queue);
+            }
+        }
+        if let Some(newest) = draft.events.last() {
+            self.news.changed(key, newest.number);
         }
         self.sessions.note_events(key, &draft.events);
         if !is_ours {

@@ -2,12 +2,14 @@
 //!
 //! - [`executions`], [`workers`], [`presence`], [`faults`] and [`poison`] tell one story each: what a caller or a worker
 //!   sees.
+//! - [`cluster`] does so of several nodes on one store.
 //! - [`runs`] are random: a [`world`] outlives its servers, [`commands`] are sent into [`definitions`] made up for the
 //!   run, faults strike the store, and the [`journal`] of what was answered and the [`invariants`] of what is stored
 //!   must hold at every step. [`coverage`] counts what was met. A failure prints its seed; `SEED=` replays it.
 #![allow(clippy::disallowed_methods, reason = "tokio's time is paused here, so a sleep moves it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod cluster;
 mod commands;
 mod coverage;
 mod definitions;

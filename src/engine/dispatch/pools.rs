@@ -5,7 +5,7 @@ use super::{
     waiter::{Parked, Reservation, Waiter, WaiterId},
 };
 use crate::domain::{Claimant, Timestamp};
-use crate::engine::call::Task;
+use crate::engine::{call::Task, membership::Membership};
 use crate::store::{ExecutionKey, Pool, ReadyRow, ReadyUnit};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
@@ -28,6 +28,8 @@ struct Shelf {
     /// Whether the store is being asked; then new rows are kept in `arrivals` until its answer comes.
     is_loading: bool,
     arrivals: Vec<Place>,
+    /// Whether a unit was seen in the store while it was being asked: its answer may be older than that.
+    is_doubted: bool,
     /// Rows whose dispatch is under way.
     taken: HashSet<(ExecutionKey, Arc<str>)>,
     /// Who may have credits, in turn; entries of waiters without any are dropped when met.
@@ -72,6 +74,7 @@ pub(in crate::engine) enum Step {
 
 /// All pools and waiters of this node.
 pub(in crate::engine) struct Dispatch {
+    members: Arc<Membership>,
     pools: Mutex<Pools>,
     changed: Notify,
     unsent: mpsc::UnboundedSender<Task>,
@@ -79,9 +82,9 @@ pub(in crate::engine) struct Dispatch {
 
 impl Dispatch {
     /// Tasks that never left the server come out of the second value; their deliveries must be ended.
-    pub(in crate::engine) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Task>) {
+    pub(in crate::engine) fn new(members: Arc<Membership>) -> (Arc<Self>, mpsc::UnboundedReceiver<Task>) {
         let (unsent, returned) = mpsc::unbounded_channel();
-        (Arc::new(Self { pools: Mutex::default(), changed: Notify::new(), unsent }), returned)
+        (Arc::new(Self { members, pools: Mutex::default(), changed: Notify::new(), unsent }), returned)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pools> {
@@ -126,21 +129,23 @@ impl Dispatch {
         Some(self.reservation(&mut all, id))
     }
 
-    /// A unit waits, by a commit that is durable.
-    pub(in crate::engine) fn added(&self, execution: ExecutionKey, unit: &ReadyUnit) {
+    /// A unit waits, by a commit that is durable. Says whether a worker that waits here is free to take it.
+    pub(in crate::engine) fn added(&self, execution: ExecutionKey, unit: &ReadyUnit) -> bool {
         let pool = Pool { queue: unit.queue.clone(), contract: unit.contract.clone(), language: unit.language.clone() };
+        let place = Place::of(execution, unit, &self.members.live());
         let mut all = self.lock();
         // A pool that nobody has asked for yet is read from the store once somebody does.
-        let Some(shelf) = all.shelves.get_mut(&pool) else { return };
-        let place = Place { priority: unit.priority, since: unit.ready_time, execution, unit: unit.unit.clone() };
+        let Some(shelf) = all.shelves.get_mut(&pool) else { return false };
         if shelf.is_loading {
             shelf.arrivals.push(place);
-            return;
+        } else {
+            shelf.keep(place);
+            all.touch(&pool);
         }
-        shelf.keep(place);
-        all.touch(&pool);
+        let is_wanted = all.has_credits_for_window(&pool);
         drop(all);
         self.changed.notify_one();
+        is_wanted
     }
 
     /// What to do next.
@@ -181,14 +186,16 @@ impl Dispatch {
 
     /// The first rows of a pool, from the store; or nothing if it did not answer.
     pub(in crate::engine) fn loaded(&self, pool: &Pool, limit: usize, rows: Option<&[ReadyRow]>) {
+        let live = self.members.live();
         let mut all = self.lock();
         let shelf = all.shelves.get_mut(pool).expect("a pool that is loaded has a shelf");
         shelf.is_loading = false;
+        let was_doubted = std::mem::take(&mut shelf.is_doubted);
         let arrivals = std::mem::take(&mut shelf.arrivals);
         if let Some(rows) = rows {
-            shelf.is_complete = rows.len() < limit;
+            shelf.is_complete = rows.len() < limit && !was_doubted;
             for row in rows {
-                let place = Place::of(row);
+                let place = Place::of(row.execution, &row.unit, &live);
                 if !shelf.taken.contains(&(place.execution, place.unit.clone())) {
                     shelf.window.insert(place);
                 }
@@ -231,6 +238,42 @@ impl Dispatch {
         for pool in waited {
             all.shelves.get_mut(&pool).expect("it was just seen").is_complete = false;
             all.touch(&pool);
+        }
+        drop(all);
+        self.changed.notify_one();
+    }
+
+    /// The pools that a worker is free for and that are not known to have a unit: all, or those of some queues, which
+    /// are known to have more than this node's windows.
+    pub(in crate::engine) fn waited_for(&self, queues: Option<&BTreeSet<Arc<str>>>) -> Vec<Pool> {
+        let mut all = self.lock();
+        let Pools { shelves, waiters, .. } = &mut *all;
+        let mut waited = Vec::new();
+        for (pool, shelf) in shelves {
+            if let Some(queues) = queues {
+                if !queues.contains(&pool.queue) {
+                    continue;
+                }
+                // Once the window is worked off, the pool is read again.
+                shelf.is_complete &= shelf.window.is_empty();
+            }
+            let is_free = |id: &WaiterId| waiters.get(id).is_some_and(|waiter| waiter.credits > 0);
+            if shelf.window.is_empty() && shelf.waiting.iter().any(is_free) {
+                waited.push(pool.clone());
+            }
+        }
+        waited
+    }
+
+    /// The store has a unit in this pool: it is read, unless what is read already shows one.
+    pub(in crate::engine) fn found(&self, pool: &Pool) {
+        let mut all = self.lock();
+        let Some(shelf) = all.shelves.get_mut(pool) else { return };
+        if shelf.is_loading {
+            shelf.is_doubted = true;
+        } else if shelf.window.is_empty() {
+            shelf.is_complete = false;
+            all.touch(pool);
         }
         drop(all);
         self.changed.notify_one();
@@ -362,6 +405,16 @@ impl Pools {
     fn passes_nothing(&self, waiter: &Waiter, priority: u8, since: Timestamp) -> bool {
         waiter.pools.iter().all(|pool| {
             self.shelves[pool].window.first().is_none_or(|first| (first.priority, first.since) > (priority, since))
+        })
+    }
+
+    /// Whether those who wait for a pool can take all that its window has.
+    fn has_credits_for_window(&self, pool: &Pool) -> bool {
+        let Some(shelf) = self.shelves.get(pool) else { return false };
+        let mut missing = (shelf.window.len() + shelf.arrivals.len()).max(1);
+        shelf.waiting.iter().filter_map(|id| self.waiters.get(id)).any(|waiter| {
+            missing = missing.saturating_sub(waiter.credits as usize);
+            missing == 0
         })
     }
 

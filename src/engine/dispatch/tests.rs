@@ -2,7 +2,7 @@
 
 use super::{Dispatch, Parked, Reservation, Step, pools::WINDOW_LENGTH};
 use crate::domain::{Claimant, Delivery, DeliveryRef, ExecutionId, Payload, SessionId, TaskToken, Timestamp, Uid};
-use crate::engine::call::Task;
+use crate::engine::{call::Task, membership::Membership};
 use crate::store::{ExecutionKey, Pool, ReadyRow, ReadyUnit};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -59,7 +59,11 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let (dispatch, unsent) = Dispatch::new();
+        Self::of(Arc::new(Membership::new(Uuid::from_u128(1), 1)))
+    }
+
+    fn of(members: Arc<Membership>) -> Self {
+        let (dispatch, unsent) = Dispatch::new(members);
         Self { dispatch, unsent }
     }
 

@@ -79,12 +79,14 @@ impl Judge {
         let now = core.clock.now();
         let third = core.config.settings.session_timeout / 3;
         let (contacts, held) = core.sessions.changes(third);
-        if contacts.is_empty() && held.is_empty() {
+        // Where other nodes look for this one's time, it is news every time.
+        if contacts.is_empty() && held.is_empty() && !core.store.is_shared() {
             return Ok(());
         }
         let node = Some(NodeRow { id: core.node, now, level: crate::engine::EVENT_LEVEL });
         let presence = Presence { contacts, held, node };
         let nodes = core.store.presence(&presence).await.map_err(Error::Store)?;
+        core.members.seen(&nodes, core.clock.monotonic());
         core.sessions.written(&presence.contacts, &presence.held);
         if let Some(newest) = nodes.iter().map(|node| node.now).max() {
             core.clock.advance(newest);
