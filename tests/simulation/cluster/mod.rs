@@ -84,6 +84,6 @@ impl Node {
 
     /// Nothing that it does reaches the store any more, as after `kill -9`.
     pub(crate) fn kill(&self) {
-        self.weather(|_| Fate::NeverBegins);
+        self.weather(|_| Fate::Takes(Duration::from_secs(1_000_000_000)));
     }
 }

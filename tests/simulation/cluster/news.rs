@@ -58,7 +58,7 @@ async fn news_that_is_old_or_wrong_or_comes_twice_does_no_harm() {
     pass(0.1).await;
     let task = cluster.nodes[1].task(session).await;
     assert_eq!(cluster.nodes[1].report(&task, complete("1")).await, orbit::domain::ReportOutcome::Accepted);
-    assert_eq!(cluster.nodes[0].phase("e").await, orbit::domain::Phase::Succeeded);
+    assert_eq!(cluster.nodes[1].phase("e").await, orbit::domain::Phase::Succeeded);
 }
 
 #[tokio::test(start_paused = true)]
