@@ -81,9 +81,4 @@ impl Node {
     pub(crate) fn weather(&self, plan: impl FnMut(Call<'_>) -> Fate + Send + 'static) {
         *self.weather.lock().unwrap() = Box::new(plan);
     }
-
-    /// Nothing that it does reaches the store any more, as after `kill -9`.
-    pub(crate) fn kill(&self) {
-        self.weather(|_| Fate::Takes(Duration::from_secs(1_000_000_000)));
-    }
 }
