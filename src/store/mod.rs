@@ -16,14 +16,17 @@
 mod check;
 pub mod faulty;
 pub mod memory;
+pub mod postgres;
 mod rows;
 pub mod schema;
 pub(crate) mod sql;
 pub mod sqlite;
 mod statistics;
+mod unbroken;
 
 pub use faulty::Faulty;
 pub use memory::MemoryStore;
+pub use postgres::PostgresStore;
 pub use rows::{
     Append, Committed, DefinitionRow, DefinitionStored, ExecutionRow, ExecutionState, Find, FindDefinition, Heard,
     HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NewExecution, NodeRow, Opened, Pool,

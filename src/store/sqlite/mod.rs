@@ -16,13 +16,13 @@ mod open;
 #[cfg(test)]
 mod tests;
 
-use super::statistics::Totals;
 use super::{
     Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
     Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow,
     Opened, Pool, Presence, ReadyRow, Schema, SessionRow, Size, Statistics, Store,
     sql::{Transaction as _, definitions, executions, list, sessions},
 };
+use super::{statistics::Totals, unbroken::unbroken};
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
 use checkpoint::Checkpointer;
@@ -144,18 +144,6 @@ impl SqliteStore {
             Ok(writer.finish(transaction, answer).await?)
         })
         .await
-    }
-}
-
-/// Runs to its end, though the caller may stop waiting. A panic in it is the caller's.
-async fn unbroken<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    match tokio::spawn(work).await {
-        Ok(answer) => answer,
-        Err(ended) => match ended.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is going; nothing waits for an answer any more.
-            Err(_) => std::future::pending().await,
-        },
     }
 }
 

@@ -154,16 +154,19 @@ async fn an_older_database_is_copied_before_it_is_brought_up_to_date() {
     store.close().await.unwrap();
     let migrations = directory.path().join("migrations");
     std::fs::create_dir(&migrations).unwrap();
-    let first = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/0001_foundation.sql");
-    std::fs::copy(first, migrations.join("0001_foundation.sql")).unwrap();
-    std::fs::write(migrations.join("0002_more.sql"), "CREATE TABLE more (x INTEGER) STRICT;").unwrap();
+    for known in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite")).unwrap() {
+        let known = known.unwrap();
+        std::fs::copy(known.path(), migrations.join(known.file_name())).unwrap();
+    }
+    std::fs::write(migrations.join("9999_more.sql"), "CREATE TABLE more (x INTEGER) STRICT;").unwrap();
     let migrator = sqlx::migrate::Migrator::new(migrations).await.unwrap();
 
     let mut connection = SqliteConnectOptions::new().filename(&store.path).connect().await.unwrap();
     // As a copy that was broken off leaves it.
-    let copy = directory.path().join("orbit.db.schema-1.copy");
+    let found = store.opened().schema_version;
+    let copy = directory.path().join(format!("orbit.db.schema-{found}.copy"));
     std::fs::write(&copy, "half a copy").unwrap();
-    open::migrate(&mut connection, &migrator, &store.path, 1).await.unwrap();
+    open::migrate(&mut connection, &migrator, &store.path, found).await.unwrap();
 
     let tables = async |connection: &mut sqlx::SqliteConnection| -> i64 {
         let count = "SELECT count(*) FROM sqlite_schema WHERE name = 'more'";

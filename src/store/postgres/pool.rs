@@ -1,0 +1,184 @@
+//! The connections that read and write by the way. Commits have their own ([`super::commit`]).
+//!
+//! - Everything has a time limit, so a network that swallows packets turns into [`Error::Unavailable`] in bounded time.
+//! - A connection is taken out while it is used and put back only when its work ended cleanly; whatever else happens, it is
+//!   closed. So nothing leaves a transaction open behind it.
+//! - No work is broken off when its caller stops waiting: it runs in a task of its own. A statement that is dropped in the
+//!   middle would leave its answer, or its transaction, to whoever uses the connection next.
+
+use super::{
+    connection::{Connector, Purpose, Values, row, rows, run},
+    error,
+    tries::Tries,
+};
+use crate::store::{Change, Error, Statistics, statistics::Totals, unbroken::unbroken};
+use futures_util::future::BoxFuture;
+use sqlx::{
+    Connection as _, SqlSafeStr,
+    postgres::{PgConnection, PgRow},
+};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout},
+};
+
+/// A connection that was not used for so long is asked whether it still lives: a server that was restarted meanwhile should
+/// not cost a caller his answer.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// A write transaction.
+pub(super) struct Transaction {
+    connection: PgConnection,
+    changes: Statistics,
+}
+
+impl Transaction {
+    /// Runs a statement and counts the rows that it changed.
+    pub(super) async fn run(&mut self, change: Change, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<u64> {
+        let done = values.execute(&mut self.connection, sql).await?;
+        self.changes.add(change, done);
+        Ok(done)
+    }
+
+    /// Runs a statement whose RETURNING gives a row for each row that it changed.
+    pub(super) async fn returning(
+        &mut self,
+        change: Change,
+        sql: impl SqlSafeStr,
+        values: Values,
+    ) -> sqlx::Result<Vec<PgRow>> {
+        let rows = rows(&mut self.connection, sql, values).await?;
+        self.changes.add(change, rows.len() as u64);
+        Ok(rows)
+    }
+
+    /// Reads all rows of a statement as this transaction sees them.
+    pub(super) async fn rows(&mut self, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Vec<PgRow>> {
+        rows(&mut self.connection, sql, values).await
+    }
+
+    /// Reads the only row of a statement as this transaction sees it.
+    pub(super) async fn row(&mut self, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Option<PgRow>> {
+        row(&mut self.connection, sql, values).await
+    }
+}
+
+/// A connection that nobody uses, and since when.
+struct Idle {
+    connection: PgConnection,
+    since: Instant,
+}
+
+/// The pool: at most so many connections at once.
+pub(super) struct Connections {
+    connector: Connector,
+    idle: Mutex<Vec<Idle>>,
+    permits: Semaphore,
+    size: u32,
+    totals: Arc<Totals>,
+}
+
+impl Connections {
+    pub(super) fn new(connector: Connector, size: u32, totals: Arc<Totals>) -> Self {
+        let size = size.max(1);
+        Self { connector, idle: Mutex::default(), permits: Semaphore::new(size as usize), size, totals }
+    }
+
+    /// Reads; each statement sees one state of the database.
+    pub(super) async fn read<T, W>(self: &Arc<Self>, work: W) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut PgConnection) -> BoxFuture<'c, sqlx::Result<T>> + Send + 'static,
+    {
+        let connections = self.clone();
+        let read = unbroken(async move {
+            let read = async {
+                let (permit, mut connection) = connections.take().await?;
+                let answer = work(&mut connection).await?;
+                connections.put_back(permit, connection);
+                Ok(answer)
+            };
+            connections.within_limit(read).await
+        });
+        read.await.map_err(error::from_sqlx)
+    }
+
+    /// Writes in a transaction of its own. What failed because another transaction stood in its way is done again.
+    pub(super) async fn write<T, W>(self: &Arc<Self>, work: W) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        W: for<'t> Fn(&'t mut Transaction) -> BoxFuture<'t, sqlx::Result<T>> + Send + Sync + 'static,
+    {
+        let connections = self.clone();
+        let written = unbroken(async move {
+            let mut tries = Tries::default();
+            loop {
+                match connections.within_limit(connections.write_once(&work)).await {
+                    Err(cause) if error::is_of_the_moment(&cause) && tries.wait().await => {}
+                    answer => return answer,
+                }
+            }
+        });
+        written.await.map_err(error::from_sqlx)
+    }
+
+    async fn write_once<T, W>(&self, work: &W) -> sqlx::Result<T>
+    where
+        W: for<'t> Fn(&'t mut Transaction) -> BoxFuture<'t, sqlx::Result<T>>,
+    {
+        let (permit, mut connection) = self.take().await?;
+        run(&mut connection, "BEGIN").await?;
+        let mut transaction = Transaction { connection, changes: Statistics::default() };
+        let answer = work(&mut transaction).await?;
+        run(&mut transaction.connection, "COMMIT").await?;
+        self.totals.committed(&transaction.changes);
+        self.put_back(permit, transaction.connection);
+        Ok(answer)
+    }
+
+    async fn within_limit<T>(&self, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+        let answer = timeout(self.connector.limit(), work).await.unwrap_or_else(|_| Err(error::no_answer()));
+        // Each of the others would be found dead by another caller.
+        if answer.as_ref().is_err_and(error::is_of_the_server) {
+            self.idle().clear();
+        }
+        answer
+    }
+
+    async fn take(&self) -> sqlx::Result<(SemaphorePermit<'_>, PgConnection)> {
+        let permit = self.permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
+        let idle = self.idle().pop();
+        if let Some(Idle { mut connection, since }) = idle {
+            if since.elapsed() < FRESH || connection.ping().await.is_ok() {
+                return Ok((permit, connection));
+            }
+            self.idle().clear();
+        }
+        Ok((permit, self.connector.connect(Purpose::Work).await?))
+    }
+
+    fn put_back(&self, permit: SemaphorePermit<'_>, connection: PgConnection) {
+        self.idle().push(Idle { connection, since: Instant::now() });
+        drop(permit);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for all that runs and closes the connections.
+    pub(super) async fn close(&self) {
+        if let Ok(all) = self.permits.acquire_many(self.size).await {
+            self.permits.close();
+            drop(all);
+        }
+        let idle = std::mem::take(&mut *self.idle());
+        for Idle { connection, .. } in idle {
+            let _ = timeout(self.connector.limit(), connection.close()).await;
+        }
+    }
+}
