@@ -15,6 +15,8 @@ mod nodes;
 mod open;
 #[allow(dead_code, reason = "used once the reads are")]
 mod pool;
+mod statements;
+mod store;
 #[allow(dead_code, reason = "used once the reads are")]
 mod tries;
 

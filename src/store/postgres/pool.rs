@@ -7,11 +7,16 @@
 //!   middle would leave its answer, or its transaction, to whoever uses the connection next.
 
 use super::{
-    connection::{Connector, Purpose, Values, row, rows, run},
-    error,
+    connection::{Connector, Purpose, run},
+    error, statements,
     tries::Tries,
 };
-use crate::store::{Change, Error, Statistics, statistics::Totals, unbroken::unbroken};
+use crate::store::{
+    Change, Error, Statistics,
+    sql::{self, Dialect, List, Rows, Values},
+    statistics::Totals,
+    unbroken::unbroken,
+};
 use futures_util::future::BoxFuture;
 use sqlx::{
     Connection as _, SqlSafeStr,
@@ -37,33 +42,46 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// Runs a statement and counts the rows that it changed.
-    pub(super) async fn run(&mut self, change: Change, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<u64> {
-        let done = values.execute(&mut self.connection, sql).await?;
-        self.changes.add(change, done);
-        Ok(done)
+    /// The connection, for statements of this database alone.
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+}
+
+impl sql::Connection for Transaction {
+    type Row = PgRow;
+
+    const DIALECT: Dialect = Dialect::Postgres;
+
+    fn rows(&mut self, sql: impl SqlSafeStr, values: Values) -> BoxFuture<'_, sqlx::Result<Vec<PgRow>>> {
+        self.connection.rows(sql, values)
     }
 
-    /// Runs a statement whose RETURNING gives a row for each row that it changed.
-    pub(super) async fn returning(
-        &mut self,
-        change: Change,
-        sql: impl SqlSafeStr,
-        values: Values,
-    ) -> sqlx::Result<Vec<PgRow>> {
-        let rows = rows(&mut self.connection, sql, values).await?;
-        self.changes.add(change, rows.len() as u64);
-        Ok(rows)
+    fn rows_of_many(&mut self, statement: &'static Rows, list: List) -> BoxFuture<'_, sqlx::Result<Vec<PgRow>>> {
+        self.connection.rows_of_many(statement, list)
+    }
+}
+
+impl sql::Transaction for Transaction {
+    fn run(&mut self, change: Change, sql: impl SqlSafeStr, values: Values) -> BoxFuture<'_, sqlx::Result<u64>> {
+        let sql = sql.into_sql_str();
+        Box::pin(async move {
+            let changed = statements::run(&mut self.connection, sql, &values).await?;
+            self.changed(change, changed);
+            Ok(changed)
+        })
     }
 
-    /// Reads all rows of a statement as this transaction sees them.
-    pub(super) async fn rows(&mut self, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Vec<PgRow>> {
-        rows(&mut self.connection, sql, values).await
+    fn run_many(&mut self, change: Change, statement: &'static Rows, list: List) -> BoxFuture<'_, sqlx::Result<u64>> {
+        Box::pin(async move {
+            let changed = statements::run_many(&mut self.connection, statement, &list).await?;
+            self.changed(change, changed);
+            Ok(changed)
+        })
     }
 
-    /// Reads the only row of a statement as this transaction sees it.
-    pub(super) async fn row(&mut self, sql: impl SqlSafeStr, values: Values) -> sqlx::Result<Option<PgRow>> {
-        row(&mut self.connection, sql, values).await
+    fn changed(&mut self, change: Change, rows: u64) {
+        self.changes.add(change, rows);
     }
 }
 

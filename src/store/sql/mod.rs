@@ -12,7 +12,6 @@
 pub(crate) mod definitions;
 pub(crate) mod executions;
 pub(crate) mod list;
-#[allow(dead_code, reason = "arrays are for PostgreSQL")]
 pub(crate) mod many;
 pub(crate) mod row;
 pub(crate) mod sessions;
@@ -28,7 +27,6 @@ use futures_util::future::BoxFuture;
 use sqlx::SqlSafeStr;
 
 /// Whose SQL a connection speaks.
-#[allow(dead_code, reason = "PostgreSQL comes next")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dialect {
     /// SQLite.

@@ -5,7 +5,10 @@ use super::row::{held_row, node_row, session_row};
 use super::{Connection, List, Transaction, Value, Values, text as sql};
 use crate::domain::{SessionId, Timestamp};
 use crate::store::{Change, ExecutionKey, HeldRow, NodeRow, Presence, SessionRow};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 pub(crate) async fn put<T: Transaction>(transaction: &mut T, session: &SessionRow) -> sqlx::Result<()> {
     let values = announced(session)
@@ -138,8 +141,10 @@ pub(crate) async fn delete_held<T: Transaction>(
     transaction: &mut T,
     held: &[(ExecutionKey, Arc<str>, u32)],
 ) -> sqlx::Result<()> {
-    let list =
-        List::of(held.iter().map(|(execution, unit, delivery)| [execution.0.into(), unit.into(), (*delivery).into()]));
+    let held: BTreeSet<_> = held.iter().collect();
+    let list = List::of(
+        held.into_iter().map(|(execution, unit, delivery)| [execution.0.into(), unit.into(), (*delivery).into()]),
+    );
     transaction.run_many(Change::HeldDeleted, &sql::HELD_DELETE, list).await.map(drop)
 }
 

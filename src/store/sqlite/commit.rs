@@ -9,13 +9,14 @@
 //! One statement over many rows costs a fraction of as many statements, so each kind of row is written with VALUES lists
 //! of a few fixed sizes ([`Rows`]).
 
-use super::connection::{Transaction, Unfinished, Writer};
+use super::connection::{Unfinished, Writer};
 use super::error;
 use crate::domain::Timestamp;
+
 use crate::store::{
     Append, Change, Committed, EVENT_FORMAT, Error, ExecutionKey, ExecutionState, LargePayload, NAMESPACE,
     NewExecution, ReadyUnit, Target,
-    sql::{Connection as _, List, Row as _, Rows, Transaction as _, Value, text as sql},
+    sql::{List, Row as _, Rows, Transaction, Value, text as sql},
 };
 use std::collections::BTreeMap;
 
@@ -81,7 +82,11 @@ struct Won<'a> {
     append: &'a Append,
 }
 
-async fn write(transaction: &mut Transaction, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
+/// Writes a part in an open transaction.
+pub(in crate::store) async fn write<T: Transaction>(
+    transaction: &mut T,
+    appends: &[&Append],
+) -> sqlx::Result<Vec<Committed>> {
     let keys = create_executions(transaction, appends).await?;
     let mut fenced: Vec<(ExecutionKey, usize)> =
         keys.iter().enumerate().filter_map(|(index, key)| Some(((*key)?, index))).collect();
@@ -120,8 +125,8 @@ static EXECUTIONS: Rows = Rows::new(
 );
 
 /// Inserts the rows of new executions. Answers with the key of each append's execution; none where the id is taken.
-async fn create_executions(
-    transaction: &mut Transaction,
+async fn create_executions<T: Transaction>(
+    transaction: &mut T,
     appends: &[&Append],
 ) -> sqlx::Result<Vec<Option<ExecutionKey>>> {
     let mut keys = Vec::with_capacity(appends.len());
@@ -177,7 +182,7 @@ static HISTORY: Rows = Rows::new(
 );
 
 /// Inserts the history rows; says of each whether it came back.
-async fn insert_history(transaction: &mut Transaction, fenced: &[Won<'_>]) -> sqlx::Result<Vec<bool>> {
+async fn insert_history<T: Transaction>(transaction: &mut T, fenced: &[Won<'_>]) -> sqlx::Result<Vec<bool>> {
     let rows = fenced.iter().map(|Won { key, append }| {
         [
             key.0.into(),
@@ -199,7 +204,7 @@ async fn insert_history(transaction: &mut Transaction, fenced: &[Won<'_>]) -> sq
 
 /// The answer to an append that lost its fence: written, if the row at its number is its own (its COMMIT worked though the
 /// answer was lost), else a conflict.
-async fn written_before(transaction: &mut Transaction, append: &Append) -> sqlx::Result<Committed> {
+async fn written_before<T: Transaction>(transaction: &mut T, append: &Append) -> sqlx::Result<Committed> {
     let key = match &append.target {
         Target::Existing(key) => Some(*key),
         Target::New(execution) => {
@@ -261,7 +266,7 @@ static PAYLOADS: Rows = Rows::new(
     " AS v WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
 );
 
-async fn write_companions(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
+async fn write_companions<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
     write_labels(transaction, won).await?;
     write_ready(transaction, won).await?;
     write_rows(transaction, won).await?;
@@ -287,7 +292,7 @@ async fn write_companions(transaction: &mut Transaction, won: &[Won<'_>]) -> sql
     transaction.run_many(Change::PayloadInserted, &PAYLOADS, List::of(payloads)).await.map(drop)
 }
 
-async fn write_labels(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
+async fn write_labels<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
     let mut labels: Vec<[Value; 5]> = Vec::new();
     for Won { key, append } in won {
         let Target::New(execution) = &append.target else { continue };
@@ -299,7 +304,7 @@ async fn write_labels(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::R
     transaction.run_many(Change::LabelInserted, &LABELS, List::of(labels)).await.map(drop)
 }
 
-async fn write_ready(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
+async fn write_ready<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
     let removed =
         won.iter().flat_map(|Won { key, append }| append.ready_removed.iter().map(|unit| [key.0.into(), unit.into()]));
     transaction.run_many(Change::ReadyDeleted, &READY_REMOVED, List::of(removed)).await?;
@@ -321,7 +326,7 @@ async fn write_ready(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Re
 }
 
 /// Writes states and wake-up times to the rows of executions that were there before.
-async fn write_rows(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
+async fn write_rows<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
     let (mut wakes, mut states): (Vec<[Value; 2]>, Vec<[Value; 5]>) = (Vec::new(), Vec::new());
     for Won { key, append } in won {
         if let Target::New(_) = append.target {
@@ -344,7 +349,7 @@ async fn write_rows(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Res
     transaction.run_many(Change::ExecutionUpdated, &STATES, List::of(states)).await.map(drop)
 }
 
-async fn write_counters(transaction: &mut Transaction, won: &[Won<'_>]) -> sqlx::Result<()> {
+async fn write_counters<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
     let mut deltas: BTreeMap<ExecutionState, i64> = BTreeMap::new();
     for Won { append, .. } in won {
         if let Target::New(execution) = &append.target {

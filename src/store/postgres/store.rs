@@ -1,0 +1,296 @@
+//! What a store does, in PostgreSQL: each read is a statement or two, each write a transaction.
+
+use super::{PostgresStore, nodes};
+use crate::domain::{SessionId, Timestamp};
+use crate::store::{
+    Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
+    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow,
+    Opened, Pool, Presence, ReadyRow, SessionRow, Size, Store,
+    sql::{Connection as _, Row as _, Transaction as _, Values, definitions, executions, list, sessions},
+};
+use async_trait::async_trait;
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::sync::mpsc;
+
+/// The database with its indexes; the log belongs to the whole server.
+const SIZE: &str = "SELECT pg_database_size(current_database())";
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn kind(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn committers(&self) -> usize {
+        1
+    }
+
+    fn opened(&self) -> Opened {
+        self.opened
+    }
+
+    async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
+        let batch = Arc::new(batch);
+        self.connections
+            .write(move |transaction| {
+                let batch = batch.clone();
+                Box::pin(async move {
+                    let appends: Vec<&Append> = batch.iter().collect();
+                    crate::store::sqlite::commit::write(transaction, &appends).await
+                })
+            })
+            .await
+    }
+
+    async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error> {
+        let find = find.clone();
+        self.connections
+            .read(move |connection| Box::pin(async move { executions::execution(connection, &find).await }))
+            .await
+    }
+
+    async fn execution_by_request(&self, id: &str, key: [u8; 16]) -> Result<Option<ExecutionRow>, Error> {
+        let id = id.to_owned();
+        self.connections
+            .read(move |connection| {
+                Box::pin(async move { executions::execution_by_request(connection, &id, key).await })
+            })
+            .await
+    }
+
+    async fn load(&self, key: ExecutionKey) -> Result<Option<Loaded>, Error> {
+        self.connections.read(move |connection| Box::pin(executions::load(connection, key))).await
+    }
+
+    async fn load_tail(&self, key: ExecutionKey, after_number: u64) -> Result<Option<Loaded>, Error> {
+        self.connections.read(move |connection| Box::pin(executions::load_tail(connection, key, after_number))).await
+    }
+
+    async fn newest_numbers(&self, keys: &[ExecutionKey]) -> Result<Vec<Option<u64>>, Error> {
+        let keys = keys.to_vec();
+        self.connections
+            .read(move |connection| Box::pin(async move { executions::newest_numbers(connection, &keys).await }))
+            .await
+    }
+
+    async fn history(
+        &self,
+        key: ExecutionKey,
+        after_number: u64,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryRow>, Error> {
+        self.connections
+            .read(move |connection| Box::pin(executions::history(connection, key, after_number, rows_max, bytes_max)))
+            .await
+    }
+
+    async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error> {
+        let digests = digests.to_vec();
+        self.connections
+            .read(move |connection| Box::pin(async move { executions::payloads(connection, key, &digests).await }))
+            .await
+    }
+
+    async fn list(
+        &self,
+        filter: &ListFilter,
+        after: Option<ListCursor>,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, Error> {
+        let filter = filter.clone();
+        self.connections
+            .read(move |connection| Box::pin(async move { list::list(connection, &filter, after, limit).await }))
+            .await
+    }
+
+    async fn count(&self) -> Result<BTreeMap<ExecutionState, u64>, Error> {
+        self.connections.read(|connection| Box::pin(executions::count(connection))).await
+    }
+
+    async fn due(&self, until: Timestamp, limit: usize) -> Result<Vec<(ExecutionKey, Timestamp)>, Error> {
+        self.connections.read(move |connection| Box::pin(executions::due(connection, until, limit))).await
+    }
+
+    async fn still_due(&self, keys: &[ExecutionKey], now: Timestamp) -> Result<Vec<ExecutionKey>, Error> {
+        let keys = keys.to_vec();
+        self.connections
+            .read(move |connection| Box::pin(async move { executions::still_due(connection, &keys, now).await }))
+            .await
+    }
+
+    async fn waiting_pools(&self, pools: &[Pool]) -> Result<Vec<Pool>, Error> {
+        let pools = pools.to_vec();
+        self.connections
+            .read(move |connection| Box::pin(async move { executions::waiting_pools(connection, &pools).await }))
+            .await
+    }
+
+    async fn ready(&self, pool: &Pool, limit: usize) -> Result<Vec<ReadyRow>, Error> {
+        let pool = pool.clone();
+        self.connections
+            .read(move |connection| Box::pin(async move { executions::ready(connection, &pool, limit).await }))
+            .await
+    }
+
+    async fn quarantine(&self, key: ExecutionKey, why: &str) -> Result<(), Error> {
+        let why: Arc<str> = why.into();
+        self.connections
+            .write(move |transaction| {
+                let why = why.clone();
+                Box::pin(async move { executions::quarantine(transaction, key, &why).await })
+            })
+            .await
+    }
+
+    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
+        let row = Arc::new(row.clone());
+        self.connections
+            .write(move |transaction| {
+                let row = row.clone();
+                Box::pin(async move { definitions::put(transaction, &row).await })
+            })
+            .await
+    }
+
+    async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error> {
+        let find = find.clone();
+        self.connections
+            .read(move |connection| Box::pin(async move { definitions::definition(connection, &find).await }))
+            .await
+    }
+
+    async fn definitions(
+        &self,
+        name: Option<&str>,
+        after: Option<(&str, &[u8])>,
+        limit: usize,
+    ) -> Result<Vec<DefinitionRow>, Error> {
+        let name = name.map(str::to_owned);
+        let after = after.map(|(name, order)| (name.to_owned(), order.to_vec()));
+        self.connections
+            .read(move |connection| {
+                Box::pin(async move {
+                    let after = after.as_ref().map(|(name, order)| (&**name, &**order));
+                    definitions::definitions(connection, name.as_deref(), after, limit).await
+                })
+            })
+            .await
+    }
+
+    async fn contract_versions(&self, task_name: &str) -> Result<Vec<String>, Error> {
+        let name = task_name.to_owned();
+        self.connections
+            .read(move |connection| Box::pin(async move { definitions::contract_versions(connection, &name).await }))
+            .await
+    }
+
+    async fn put_session(&self, row: &SessionRow) -> Result<(), Error> {
+        let row = Arc::new(row.clone());
+        self.connections
+            .write(move |transaction| {
+                let row = row.clone();
+                Box::pin(async move { sessions::put(transaction, &row).await })
+            })
+            .await
+    }
+
+    async fn resume_session(&self, row: &SessionRow) -> Result<Option<SessionRow>, Error> {
+        let row = Arc::new(row.clone());
+        self.connections
+            .write(move |transaction| {
+                let row = row.clone();
+                Box::pin(async move { sessions::resume(transaction, &row).await })
+            })
+            .await
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Option<SessionRow>, Error> {
+        self.connections.read(move |connection| Box::pin(sessions::session(connection, id))).await
+    }
+
+    async fn sessions(&self, after: Option<SessionId>, limit: usize) -> Result<Vec<SessionRow>, Error> {
+        self.connections.read(move |connection| Box::pin(sessions::sessions(connection, after, limit))).await
+    }
+
+    async fn end_session(&self, id: SessionId, contact_time: Option<Timestamp>) -> Result<bool, Error> {
+        self.connections.write(move |transaction| Box::pin(sessions::end(transaction, id, contact_time))).await
+    }
+
+    async fn presence(&self, presence: &Presence) -> Result<Vec<NodeRow>, Error> {
+        let presence = Arc::new(presence.clone());
+        self.connections
+            .write(move |transaction| {
+                let presence = presence.clone();
+                Box::pin(async move {
+                    sessions::write(transaction, &presence).await?;
+                    if let Some(node) = &presence.node {
+                        nodes::write(transaction.connection(), node).await?;
+                        transaction.changed(Change::NodeWritten, 1);
+                    }
+                    sessions::nodes(transaction).await
+                })
+            })
+            .await
+    }
+
+    async fn publish(&self, _: &Hints) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn listen(&self) -> mpsc::Receiver<Heard> {
+        mpsc::channel(1).1
+    }
+
+    async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.connections.read(move |connection| Box::pin(sessions::held_by_session(connection, id, limit))).await
+    }
+
+    async fn held_by_execution(&self, key: ExecutionKey) -> Result<Vec<HeldRow>, Error> {
+        self.connections.read(move |connection| Box::pin(sessions::held_by_execution(connection, key))).await
+    }
+
+    async fn held_without_session(&self, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.connections.read(move |connection| Box::pin(sessions::held_without_session(connection, limit))).await
+    }
+
+    async fn held_overdue(
+        &self,
+        missing_before: Timestamp,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<HeldRow>, Error> {
+        self.connections
+            .read(move |connection| Box::pin(sessions::held_overdue(connection, missing_before, now, limit)))
+            .await
+    }
+
+    async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {
+        let rows = Arc::new(rows.to_vec());
+        self.connections
+            .write(move |transaction| {
+                let rows = rows.clone();
+                Box::pin(async move { sessions::delete_held(transaction, &rows).await })
+            })
+            .await
+    }
+
+    async fn size(&self) -> Result<Size, Error> {
+        let bytes = self.connections.read(|connection| {
+            Box::pin(async {
+                let row = connection.row(SIZE, Values::default()).await?.ok_or(sqlx::Error::RowNotFound)?;
+                row.integer(0)
+            })
+        });
+        Ok(Size { database_bytes: u64::try_from(bytes.await?).unwrap_or(0), log_bytes: 0 })
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.connections.close().await;
+        Ok(())
+    }
+}
