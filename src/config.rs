@@ -84,8 +84,9 @@ pub struct Tuning {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Options with PostgreSQL")]
 pub struct Postgres {
-    /// Connections of this server for reads and for what is no commit: 1 to 1000. A call beyond them waits for one
-    #[arg(long = "db-connections", env = "ORBIT_DB_CONNECTIONS", value_name = "COUNT", default_value_t = 8,
+    /// Connections of this server for reads and for what is no commit: 1 to 1000. A call beyond them waits for one. Two
+    /// more hear and tell news
+    #[arg(long = "db-connections", env = "ORBIT_DB_CONNECTIONS", value_name = "COUNT", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub connections: u32,
 
@@ -94,6 +95,12 @@ pub struct Postgres {
     #[arg(long = "db-committers", env = "ORBIT_DB_COMMITTERS", value_name = "COUNT", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=32))]
     pub committers: u32,
+
+    /// Longest that the database may take for one statement, one commit or a new connection, before callers are told that
+    /// it is unavailable: 1s to 1m
+    #[arg(long = "db-timeout", env = "ORBIT_DB_TIMEOUT", value_name = "DURATION", default_value = "5s",
+          value_parser = duration_between(Duration::from_secs(1), Duration::from_mins(1)))]
+    pub timeout: Duration,
 
     /// How long a start waits for a database that does not answer, before it ends with 6: 0s to 1h
     #[arg(long = "db-wait", env = "ORBIT_DB_WAIT", value_name = "DURATION", default_value = "30s",

@@ -6,8 +6,12 @@
 mod harness;
 #[path = "cli/migrate.rs"]
 mod migrate;
+#[path = "support/postgres.rs"]
+mod postgres;
 #[path = "cli/secrets.rs"]
 mod secrets;
+#[path = "cli/tls.rs"]
+mod tls;
 
 use harness::{Dir, Server, orbit, text};
 use std::{fs, process::Stdio};

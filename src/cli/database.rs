@@ -4,9 +4,9 @@ use super::{error::Error, exit::Exit};
 use crate::{
     clock::{self, Clock as _, SystemClock},
     config::{Database, Tuning},
-    store::{self, Schema, SqliteStore, Store, sqlite},
+    store::{self, PostgresStore, Schema, SqliteStore, Store, postgres, sqlite},
 };
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// Pause between two tries to reach a database.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub(super) async fn patiently<T>(
 pub(super) async fn schema(database: &Database) -> Result<Schema, Error> {
     let schema = match database {
         Database::Sqlite(path) => SqliteStore::schema(path).await,
-        Database::Postgres(_) => Err(store::Error::Refused("PostgreSQL is not known yet".to_owned())),
+        Database::Postgres(url) => PostgresStore::schema(&postgres::Options::new(url.driver_url())).await,
     };
     schema.map_err(|error| failure(database, &error))
 }
@@ -77,6 +77,17 @@ pub(super) async fn executions(database: &Database) -> Result<u64, Error> {
         Ok(counts.values().sum())
     };
     count.await.map_err(|error| failure(database, &error))
+}
+
+/// Brings the schema of a database up to date; answers with the schema as it was, and the copy that was made before.
+pub(super) async fn migrate(database: &Database) -> Result<(Schema, Option<PathBuf>), Error> {
+    let done = match database {
+        Database::Sqlite(path) => SqliteStore::migrate(path).await,
+        Database::Postgres(url) => {
+            PostgresStore::migrate(&postgres::Options::new(url.driver_url())).await.map(|found| (found, None))
+        }
+    };
+    done.map_err(|error| failure(database, &error))
 }
 
 /// What the user is told: a database that does not answer may answer later, anything else will not.
@@ -97,12 +108,15 @@ pub(super) fn failure(database: &Database, error: &store::Error) -> Error {
     }
 }
 
-/// The error with its causes, in one sentence.
+/// The error with its causes, in one sentence. Some errors tell their cause themselves.
 pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text = format!("{text}: {cause}");
+        let said = cause.to_string();
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
         source = cause.source();
     }
     text

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     config::{Database, parse_secretly},
-    store::{self, Schema, SqliteStore, schema::Migration},
+    store::{Schema, schema::Migration},
 };
 use std::path::PathBuf;
 
@@ -81,21 +81,10 @@ impl Migrate {
             Self::Up(Up { place, dry_run: false }) => {
                 // Looked at first for an exit code of its own; whoever migrates looks again, alone.
                 refuse_newer(&place.database, &database::schema(&place.database).await?)?;
-                let (before, copy) = place.migrate().await?;
+                let (before, copy) = database::migrate(&place.database).await?;
                 show_done(&place.database, &before, copy, output)
             }
         }
-    }
-}
-
-impl Place {
-    /// Brings it up to date; the schema as it was before, and the copy that was made.
-    async fn migrate(&self) -> Result<(Schema, Option<PathBuf>), Error> {
-        let done = match &self.database {
-            Database::Sqlite(path) => SqliteStore::migrate(path).await,
-            Database::Postgres(_) => Err(store::Error::Refused("PostgreSQL is not known yet".to_owned())),
-        };
-        done.map_err(|error| database::failure(&self.database, &error))
     }
 }
 

@@ -14,7 +14,10 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader},
-    os::unix::process::CommandExt as _,
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::OnceLock,
@@ -233,6 +236,16 @@ impl PrivateServer {
         if let Some(pid) = self.running() {
             signal(pid, libc::SIGHUP);
         }
+    }
+
+    /// Puts a file where the server finds it, for its user alone; answers with its path.
+    pub(crate) fn put(&self, name: &str, text: &str) -> String {
+        let path = self.folder.join("data").join(name);
+        fs::write(&path, text).expect("the folder is this user's or this is root");
+        let owner = fs::metadata(self.folder.join("data")).expect("it is there");
+        std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())).expect("as the folder's");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("the file is ours to give");
+        path.to_str().expect("the folder's path is text").to_owned()
     }
 
     /// The last lines of its log.

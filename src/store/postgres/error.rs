@@ -47,8 +47,14 @@ pub(super) fn from_sqlx(error: sqlx::Error) -> Error {
 
 /// An error at the start, where a person reads it: what he must do something about is refused in plain words.
 pub(super) fn at_start(error: sqlx::Error) -> Error {
-    if let sqlx::Error::Configuration(why) = &error {
-        return Error::Refused(why.to_string());
+    let no_tls =
+        |why: &dyn std::fmt::Display| Error::Refused(format!("no TLS with the database as it was asked for: {why}"));
+    match &error {
+        sqlx::Error::Configuration(why) => return Error::Refused(why.to_string()),
+        sqlx::Error::Tls(why) => return no_tls(why),
+        // A certificate that is not trusted, or for another host: of a broken connection this is never said.
+        sqlx::Error::Io(why) if why.kind() == std::io::ErrorKind::InvalidData => return no_tls(why),
+        _ => {}
     }
     let said = |said: &str| {
         let message = error.as_database_error().map(|error| error.message().to_owned()).unwrap_or_default();
