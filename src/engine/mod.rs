@@ -24,6 +24,7 @@ mod membership;
 mod news;
 mod probe;
 mod sessions;
+mod starts;
 mod timers;
 mod turn;
 mod workers;
@@ -33,7 +34,7 @@ pub use call::{
     StartExecution, Started, Task,
 };
 pub use dispatch::Granter;
-pub use executions::input_digest;
+pub use starts::input_digest;
 pub use workers::Outlet;
 
 use crate::clock::{Clock, Entropy};
