@@ -12,6 +12,10 @@ from pathlib import Path
 # The cases that the present features must pass, as numbers and ranges of odd numbers.
 REQUIRED = "1 3 7 9 11-19 21-27 29-33 35 39 47 49 67-81 91 95 101 125 127 129 133 137 139 141 147 151"
 
+# Those that must hold on two nodes, too: in a test whose path names them.
+ON_TWO_NODES = "1 3 5 7 9 11-19 21-27 29-33 35 39 67-73"
+TWO_NODES = "on_two_nodes"
+
 # One line of `cargo test`, also with the time that some runners add.
 LINE = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (\w+)", re.MULTILINE)
 ID = re.compile(r"c(\d{3})(?=_)")
@@ -28,6 +32,10 @@ def main() -> int:
         for name, result in results.get(number, [("no test", "MISSING")]):
             print(f"C{number:03}  {result:7}  {name}")
     missing = [number for number in required if number not in results]
+    for number in sorted(cases(ON_TWO_NODES)):
+        if not any(TWO_NODES in name for name, _ in results.get(number, [])):
+            print(f"C{number:03}  MISSING  no test on two nodes")
+            missing.append(number)
     failed = [name for tests in results.values() for name, result in tests if result != "ok"]
     print(f"{len(required)} cases asked for, {len(missing)} without a test, {len(failed)} failed")
     return 1 if missing or failed else 0

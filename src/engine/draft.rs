@@ -5,7 +5,7 @@
 
 use super::Config;
 use super::dispatch::{Dispatch, Reservation};
-use super::mailbox::{Hot, Item};
+use super::mailbox::Hot;
 use crate::domain::{
     Command, Delivery, Event, Outcome, Phase, Rejection, State, Timestamp, Unit,
     decide::{self, Context},
@@ -120,21 +120,6 @@ impl Draft {
             }
             if !was_decided {
                 return;
-            }
-        }
-    }
-
-    /// The append was not written: gives reservations back to the items that brought them, which are decided again.
-    pub(super) fn give_back(&mut self, items: &mut [Item]) {
-        for handed in self.handed.drain(..) {
-            let brought = items.iter_mut().find_map(|item| match item {
-                Item::Hand { unit, reservation, .. } if *unit == handed.delivery.reference.unit => Some(reservation),
-                Item::Hand { .. } | Item::Command { .. } | Item::Tell(_) | Item::Wake { .. } | Item::Read { .. } => {
-                    None
-                }
-            });
-            if let Some(reservation) = brought {
-                *reservation = Some(handed.reservation);
             }
         }
     }

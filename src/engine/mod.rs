@@ -24,7 +24,6 @@ mod membership;
 mod news;
 mod probe;
 mod sessions;
-mod starts;
 mod timers;
 mod turn;
 mod workers;
@@ -34,7 +33,7 @@ pub use call::{
     StartExecution, Started, Task,
 };
 pub use dispatch::Granter;
-pub use starts::input_digest;
+pub use executions::input_digest;
 pub use workers::Outlet;
 
 use crate::clock::{Clock, Entropy};

@@ -78,9 +78,8 @@ pub(super) async fn run(core: Arc<Core>) {
             () = core.stop.cancelled() => return,
             () = crate::clock::sleep(WATCH_INTERVAL) => {}
         }
-        match look_at_watched(&core).await {
-            Ok(()) => core.duty_done("watched executions"),
-            Err(error) => tracing::warn!(%error, "looking at watched executions failed"),
+        if let Err(error) = look_at_watched(&core).await {
+            tracing::warn!(%error, "looking at watched executions failed");
         }
     }
 }

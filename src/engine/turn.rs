@@ -138,7 +138,6 @@ impl Core {
                 }
                 Err(Error::WriteConflict) if tries < TRIES_MAX => {
                     metrics::counter!(crate::telemetry::WRITE_CONFLICTS).increment(1);
-                    draft.give_back(&mut items);
                     self.cache.drop_state(key);
                     self.pause(FIRST_PAUSE * 2_u32.pow(tries)).await;
                     tries += 1;
@@ -228,7 +227,7 @@ impl Core {
                         *reservation = draft.hand(&mut hot.state, unit.clone(), taken, context);
                         Ok(Outcome::Done)
                     }
-                    // It went with decisions that panicked; the pool is looked at again.
+                    // It went with an append that another writer was before; the pool is looked at again.
                     None => Err(Error::WriteConflict),
                 },
                 Item::Read { .. } => Ok(Outcome::Done),

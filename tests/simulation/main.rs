@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "tokio's time is paused here, so a sleep moves it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod cases;
 mod cluster;
 mod commands;
 mod coverage;

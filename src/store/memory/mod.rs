@@ -32,8 +32,6 @@ pub struct MemoryStore {
     /// Those who listen, if several nodes share the store; and which of the nodes this is.
     listeners: Option<Arc<Mutex<Vec<Listener>>>>,
     node: usize,
-    /// How many more commits than one it claims to take at once.
-    more_committers: usize,
 }
 
 struct Listener {
@@ -64,12 +62,6 @@ impl MemoryStore {
     #[must_use]
     pub fn another_node(&self, node: usize) -> Self {
         Self { node, ..self.clone() }
-    }
-
-    /// The same store, which claims to take so many commits at once (at least 1).
-    #[must_use]
-    pub fn with_committers(&self, count: usize) -> Self {
-        Self { more_committers: count.saturating_sub(1), ..self.clone() }
     }
 
     /// What has been written since the store was made.
@@ -114,7 +106,7 @@ impl Store for MemoryStore {
     }
 
     fn committers(&self) -> usize {
-        1 + self.more_committers
+        1
     }
 
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {

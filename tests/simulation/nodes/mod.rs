@@ -1,11 +1,9 @@
 //! Several engines on one store: each decides by its own memory, and none is wrong for what another has written.
 //!
-//! - [`turns`], [`watching`], [`starts`], [`lanes`] and [`levels`] tell one story each; [`random`] checks what any client may rely on, whatever
+//! - [`turns`], [`watching`] and [`starts`] tell one story each; [`random`] checks what any client may rely on, whatever
 //!   the order of its calls and the nodes that they go to; [`cost`] counts what a node asks of the store for it.
 
 mod cost;
-mod lanes;
-mod levels;
 mod random;
 mod starts;
 mod turns;
@@ -77,11 +75,6 @@ impl Node {
     fn calls_of(&self, method: &str) -> usize {
         self.calls.lock().unwrap().get(method).copied().unwrap_or(0)
     }
-}
-
-/// Nothing but hints fails: nothing may depend on them.
-fn without_hints(call: Call<'_>) -> Fate {
-    if matches!(call, Call::Write("publish")) { Fate::FailsBefore } else { Fate::Works }
 }
 
 /// Nodes with one store.

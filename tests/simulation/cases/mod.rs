@@ -1,0 +1,158 @@
+//! Field cases as callers and workers see them, each on one node and on two that are called in turn.
+//!
+//! A case is one story: `nodes.next()` is whichever node the next call goes to. On one node that is always the same; on
+//! two the one that has just written is not the one that is asked next.
+
+mod cancel;
+mod delivery;
+mod late_report;
+mod presence;
+mod retry;
+mod signals;
+mod timeout;
+
+use crate::harness::*;
+use orbit::clock::{SeededEntropy, TokioClock};
+use orbit::domain::{EventKind, SessionId, Timestamp};
+use orbit::engine::{Config, Engine, Polled, Task};
+use orbit::store::{Faulty, MemoryStore, Store, faulty::Fate};
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+/// Makes tests of cases: each on one node, and on two.
+macro_rules! on_one_and_two_nodes {
+    ($($case:ident),+ $(,)?) => {
+        mod on_one_node {
+            $(#[tokio::test(start_paused = true)]
+            async fn $case() {
+                super::$case(crate::cases::Nodes::start(1).await).await;
+            })+
+        }
+
+        mod on_two_nodes {
+            $(#[tokio::test(start_paused = true)]
+            async fn $case() {
+                super::$case(crate::cases::Nodes::start(2).await).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_one_and_two_nodes;
+
+/// One task, whose output is the result.
+const ONE_TASK: &str = "tasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1}\nresult: ${ steps.a.output }\n";
+/// How much later something may come that another node must hear of first: the pause of its look for lost news, and
+/// some for the way.
+const HEARD: Duration = Duration::from_millis(1_200);
+
+/// The nodes of one case.
+struct Nodes {
+    memory: MemoryStore,
+    nodes: Vec<Node>,
+    turn: Cell<usize>,
+    began: tokio::time::Instant,
+    /// Nodes that there have been.
+    made: usize,
+}
+
+struct Node {
+    orbit: Orbit,
+    is_dead: Arc<AtomicBool>,
+}
+
+impl Nodes {
+    /// So many nodes, which know each other.
+    async fn start(count: usize) -> Self {
+        let memory = if count == 1 { MemoryStore::new() } else { MemoryStore::shared() };
+        let mut nodes =
+            Self { memory, nodes: Vec::new(), turn: Cell::new(0), began: tokio::time::Instant::now(), made: 0 };
+        for _ in 0..count {
+            nodes.join();
+        }
+        pass(3.0).await;
+        nodes
+    }
+
+    /// One more node.
+    fn join(&mut self) {
+        let number = self.made;
+        self.made += 1;
+        let is_dead = Arc::new(AtomicBool::new(false));
+        let dead = is_dead.clone();
+        // Nothing that a dead node still does reaches the store.
+        let plan = move |_: orbit::store::faulty::Call<'_>| {
+            if dead.load(Ordering::Relaxed) { Fate::FailsBefore } else { Fate::Works }
+        };
+        let store = Faulty::new(Arc::new(self.memory.another_node(number)), plan);
+        let clock = Arc::new(TokioClock::starting_at(self.now()));
+        let entropy = Arc::new(SeededEntropy::new(50 + number as u64));
+        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, Config::default());
+        self.nodes.push(Node { orbit: Orbit { engine, memory: self.memory.clone(), clock }, is_dead });
+    }
+
+    /// The time, which all nodes agree about.
+    fn now(&self) -> Timestamp {
+        START + self.began.elapsed()
+    }
+
+    /// The node that the next call goes to.
+    fn next(&self) -> &Orbit {
+        let turn = self.turn.get();
+        self.turn.set(turn + 1);
+        &self.nodes[turn % self.nodes.len()].orbit
+    }
+
+    /// The node that has been called last dies. Where it was the only one, another is started on what it leaves.
+    fn lose_last(&mut self) {
+        let lost = (self.turn.get() + self.nodes.len() - 1) % self.nodes.len();
+        self.nodes.remove(lost).is_dead.store(true, Ordering::Relaxed);
+        if self.nodes.is_empty() {
+            self.join();
+        }
+    }
+
+    /// Waits for a task in the background.
+    fn waiting(&self, session: SessionId) -> JoinHandle<Polled> {
+        let engine = self.next().engine.clone();
+        tokio::spawn(async move { engine.poll(session, 1, Duration::from_secs(25)).await.unwrap() })
+    }
+
+    /// The next task of a session, which comes within so long. Its worker beats meanwhile, as one that holds nothing.
+    async fn task_within(&self, session: SessionId, longest: Duration) -> Task {
+        let begin = self.now();
+        loop {
+            self.next().heartbeat(session, Vec::new()).await;
+            if let Some(task) = self.next().poll_for(session, 1, 5.0).await.tasks.pop() {
+                let waited = self.now().since(begin);
+                assert!(waited <= longest, "it came after {waited:?}");
+                return task;
+            }
+            assert!(self.now().since(begin) <= longest, "no task comes within {longest:?}");
+        }
+    }
+
+    /// The next task, which waits already.
+    async fn task(&self, session: SessionId) -> Task {
+        self.task_within(session, HEARD).await
+    }
+
+    /// Heartbeats for so long, listing these tasks.
+    async fn hold(&self, session: SessionId, tasks: &[&Task], seconds: u32) {
+        for _ in 0..seconds / 10 {
+            self.next().heartbeat(session, tasks.iter().map(|task| listed(task)).collect()).await;
+            pass(10.0).await;
+        }
+    }
+
+    /// How many deliveries of an execution there were.
+    async fn dispatches(&self, id: &str) -> usize {
+        self.next().count(id, |kind| matches!(kind, EventKind::StepDispatched { .. })).await
+    }
+}
