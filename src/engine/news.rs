@@ -164,6 +164,7 @@ async fn hear(core: Arc<Core>) {
                 metrics::counter!(crate::telemetry::NEWS_HEARD).increment(1);
                 for (key, number) in &hints.executions {
                     core.cache.heard(*key, *number);
+                    core.timers.doubt(*key);
                 }
                 core.news.doubt(hints.queues);
             }
