@@ -5,7 +5,7 @@
 //! - Keys are spread by rendezvous hashing over the nodes that live: if one dies, only its own keys move.
 //! - Nothing depends on it being right: it decides who looks first, and the fence of a history who acts.
 
-use crate::domain::Timestamp;
+use crate::domain::{SessionId, Timestamp};
 use crate::store::{ExecutionKey, NodeRow};
 use std::{
     collections::BTreeMap,
@@ -80,8 +80,10 @@ impl Membership {
         self.sights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in the rows of all nodes, as presence answers with them. `monotonic` is this node's time.
-    pub(super) fn seen(&self, rows: &[NodeRow], monotonic: Duration) {
+    /// Takes in the rows of all nodes, as presence answers with them; `monotonic` is this node's time. Back come the
+    /// times of others that went faster than this node's, from and to.
+    pub(super) fn seen(&self, rows: &[NodeRow], monotonic: Duration) -> Vec<(Timestamp, Timestamp)> {
+        let mut leaps = Vec::new();
         let mut sights = self.sights();
         // Whoever did not look for long cannot tell silence from its own absence.
         let was_away = monotonic.saturating_sub(sights.seen) > SILENCE_MAX;
@@ -96,6 +98,10 @@ impl Membership {
             });
             sight.level = row.level;
             if sight.now != row.now {
+                let expected = sight.now + monotonic.saturating_sub(sight.since);
+                if row.now > expected {
+                    leaps.push((sight.now, sight.now + row.now.since(expected)));
+                }
                 (sight.now, sight.since, sight.life) = (row.now, monotonic, Life::Live);
             } else if was_away {
                 sight.since = monotonic;
@@ -114,6 +120,7 @@ impl Membership {
         self.has_others.store(!others.is_empty(), Ordering::Relaxed);
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.others = others;
+        leaps
     }
 
     /// Whether another node lives.
@@ -136,6 +143,11 @@ impl Live {
     /// Whether an execution's timers and waiting units are this node's to look at first.
     pub(super) fn is_mine(&self, key: ExecutionKey) -> bool {
         self.rank(key) == 0
+    }
+
+    /// Whether a session is this node's to judge first.
+    pub(super) fn judges(&self, id: SessionId) -> bool {
+        self.rank_of(seed_of(id.0)) == 0
     }
 
     /// This node's turn to look at an execution: 0 is its owner, 1 comes next should the owner not do it, and so on.
@@ -239,6 +251,16 @@ mod tests {
                 .seen(&[node(1, second), node(2, second + 300), node(3, second - 300)], seconds(second.unsigned_abs()));
         }
         assert_eq!(members.live().others.len(), 2);
+    }
+
+    #[test]
+    fn a_time_that_goes_faster_than_this_node_s_is_told() {
+        let members = members(1);
+        assert_eq!(members.seen(&[node(1, 0), node(2, 0)], seconds(0)), []);
+        assert_eq!(members.seen(&[node(1, 1), node(2, 1)], seconds(1)), []);
+        let leaps = members.seen(&[node(1, 3), node(2, 303)], seconds(3));
+        assert_eq!(leaps, [(node(2, 1).now, node(2, 301).now)], "two seconds are real");
+        assert_eq!(members.seen(&[node(1, 63), node(2, 363)], seconds(63)), [], "it was away");
     }
 
     #[test]

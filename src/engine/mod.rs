@@ -123,6 +123,7 @@ impl Engine {
         let tasks = TaskTracker::new();
         let node = entropy.uuid();
         let members = Arc::new(membership::Membership::new(node, EVENT_LEVEL));
+        let steadiness = sessions::Steadiness::new(config.presence_interval(), clock.monotonic());
         let (dispatch, returned) = Dispatch::new(members.clone());
         let core = Arc::new(Core {
             committer: committer::Committer::start(&store, &tasks),
@@ -137,14 +138,14 @@ impl Engine {
             cache: cache::Cache::new(config.cache_bytes_max),
             dispatch,
             timers: timers::Timers::default(),
-            sessions: sessions::Sessions::default(),
+            sessions: sessions::Sessions::new(steadiness),
             definitions: definitions::Definitions::default(),
             tasks,
             draining: CancellationToken::new(),
             stop: CancellationToken::new(),
         });
         core.tasks.spawn(timers::run(core.clone()));
-        core.tasks.spawn(sessions::run(core.clone()));
+        sessions::start(&core);
         core.tasks.spawn(match_workers(core.clone()));
         news::start(&core);
         core.tasks.spawn(take_back(core.clone(), returned));

@@ -5,21 +5,35 @@
 //! - Contacts are kept in memory and written once a second; a heartbeat alone writes nothing.
 //! - A session is lost when its contact has not changed for a session timeout of this node's monotonic time, and only
 //!   after that long of uninterrupted presence: an outage or a suspended machine is no mass death.
+//! - What is kept here is what this node has heard. In a shared store other nodes hear as much: what they wrote is read
+//!   again with each heartbeat and every few seconds, and only a compare-and-set ends a session.
 
 mod judge;
 mod listed;
+mod presence;
+mod steady;
 
-pub(super) use judge::run;
 pub(super) use listed::Look;
+pub(super) use steady::Steadiness;
 
-use crate::domain::{Event, EventKind, Payload, SessionId, TaskToken, Timestamp};
+use super::Core;
+
+use crate::domain::{Event, EventKind, SessionId, TaskToken, Timestamp};
 use crate::store::{ExecutionKey, HeldRow, SessionRow};
+pub(super) use listed::Beat;
 use listed::Tokens;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use tokio_util::sync::CancellationToken;
+
+/// Starts what watches.
+pub(super) fn start(core: &Arc<Core>) {
+    core.tasks.spawn(presence::run(core.clone()));
+    core.tasks.spawn(judge::run(core.clone()));
+}
 
 /// A session that this node has heard of.
 pub(super) struct Session {
@@ -48,10 +62,11 @@ impl Session {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The worker was heard of.
+    /// The worker was heard of. Whoever judges looks for a contact that changes, so it does even where the one before
+    /// came from a node whose time is ahead.
     pub(super) fn touch(&self, now: Timestamp) {
         let mut inner = self.lock();
-        inner.contact = inner.contact.max(now);
+        inner.contact = now.max(inner.contact + Duration::from_micros(1));
     }
 
     /// When it was last heard of, and what of that is in its row.
@@ -72,13 +87,19 @@ impl Session {
         self.lock().has_rows
     }
 
-    /// Takes in the session's held rows.
-    pub(super) fn take_in(&self, rows: impl IntoIterator<Item = (TaskToken, HeldRow)>) {
+    /// Takes in the session's held rows: gives those whose token is not known yet, to be brought with their token.
+    pub(super) fn take_in(&self, rows: Vec<HeldRow>) -> Vec<HeldRow> {
+        let mut inner = self.lock();
+        inner.has_rows = true;
+        inner.tokens.take_in(rows)
+    }
+
+    /// Takes in rows whose token was not known.
+    pub(super) fn take_in_new(&self, rows: impl IntoIterator<Item = (TaskToken, HeldRow)>) {
         let mut inner = self.lock();
         for (token, row) in rows {
-            inner.tokens.take_in(token, &row);
+            inner.tokens.take_in_new(token, &row);
         }
-        inner.has_rows = true;
     }
 
     pub(super) fn tokens<T>(&self, with: impl FnOnce(&mut Tokens) -> T) -> T {
@@ -86,22 +107,38 @@ impl Session {
     }
 }
 
+/// What a held row is known by: execution, unit, delivery.
+type HeldKey = (ExecutionKey, Arc<str>, u32);
+
+fn held_key(token: &TaskToken) -> HeldKey {
+    (token.execution, token.delivery.unit.clone(), token.delivery.delivery)
+}
+
 #[derive(Default)]
 struct Known {
     sessions: BTreeMap<SessionId, Arc<Session>>,
     /// Who lists tokens of an execution.
     listing: BTreeMap<ExecutionKey, BTreeSet<SessionId>>,
-    /// Held rows whose delivery has ended.
-    ended: Vec<(ExecutionKey, Arc<str>, u32)>,
+    /// Held rows whose delivery has ended, until they are deleted.
+    ended: BTreeSet<HeldKey>,
 }
 
 /// The sessions that this node has heard of.
-#[derive(Default)]
 pub(super) struct Sessions {
     known: Mutex<Known>,
+    steadiness: Steadiness,
 }
 
 impl Sessions {
+    pub(super) fn new(steadiness: Steadiness) -> Self {
+        Self { known: Mutex::default(), steadiness }
+    }
+
+    /// How far this node can trust what it has not heard.
+    pub(super) fn steadiness(&self) -> &Steadiness {
+        &self.steadiness
+    }
+
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,15 +168,16 @@ impl Sessions {
         session
     }
 
-    /// Forgets a session; what it listed is returned.
-    pub(super) fn forget(&self, id: SessionId) -> Vec<(TaskToken, Option<Payload>)> {
+    /// Forgets a session; what it listed, and no other session does, is returned.
+    pub(super) fn forget(&self, id: SessionId) -> BTreeMap<TaskToken, Beat> {
         let mut known = self.lock();
-        let Some(session) = known.sessions.remove(&id) else { return Vec::new() };
+        let Some(session) = known.sessions.remove(&id) else { return BTreeMap::new() };
         session.over.cancel();
-        let tokens = session.tokens(Tokens::drain);
-        for (token, _) in &tokens {
+        let mut tokens = session.tokens(Tokens::drain);
+        for token in tokens.keys() {
             unlist(&mut known.listing, token.execution, id);
         }
+        tokens.retain(|token, _| !known.is_listed(token));
         tokens
     }
 
@@ -192,7 +230,7 @@ impl Sessions {
             let Some(session) = known.sessions.get(&id).cloned() else { continue };
             let (was_held, is_last) = session.tokens(|tokens| (tokens.remove(token), !tokens.has(token.execution)));
             if was_held {
-                known.ended.push((token.execution, token.delivery.unit.clone(), token.delivery.delivery));
+                known.ended.insert(held_key(token));
             }
             if is_last {
                 unlist(&mut known.listing, token.execution, id);
@@ -205,7 +243,7 @@ impl Sessions {
         let mut known = self.lock();
         for (token, was_held) in tokens {
             if *was_held {
-                known.ended.push((token.execution, token.delivery.unit.clone(), token.delivery.delivery));
+                known.ended.insert(held_key(token));
             }
             let has_more =
                 known.sessions.get(&id).is_some_and(|session| session.tokens(|tokens| tokens.has(token.execution)));
@@ -215,23 +253,32 @@ impl Sessions {
         }
     }
 
-    /// The newest progress that a worker gave for this token.
-    pub(super) fn progress_of(&self, token: &TaskToken) -> Option<Payload> {
+    /// The newest beat that a worker gave for this token, as far as this node has heard.
+    pub(super) fn beat_of(&self, token: &TaskToken) -> Option<Beat> {
         let known = self.lock();
         let ids = known.listing.get(&token.execution)?;
-        ids.iter().find_map(|id| known.sessions.get(id)?.tokens(|tokens| tokens.progress_of(token)))
+        let beats = ids.iter().filter_map(|id| known.sessions.get(id)?.tokens(|tokens| tokens.beat_of(token)));
+        beats.max_by_key(|beat| beat.time)
     }
 
-    fn take_ended(&self) -> Vec<(ExecutionKey, Arc<str>, u32)> {
-        std::mem::take(&mut self.lock().ended)
+    /// Whether a held row is only still there because it has not been deleted yet.
+    pub(super) fn has_ended(&self, row: &HeldRow) -> bool {
+        self.lock().ended.contains(&(row.execution, row.unit.clone(), row.delivery))
     }
 
-    fn put_back_ended(&self, rows: Vec<(ExecutionKey, Arc<str>, u32)>) {
-        self.lock().ended.extend(rows);
+    fn ended(&self) -> Vec<HeldKey> {
+        self.lock().ended.iter().cloned().collect()
+    }
+
+    fn deleted(&self, rows: &[HeldKey]) {
+        let mut known = self.lock();
+        for row in rows {
+            known.ended.remove(row);
+        }
     }
 
     /// What changed since it was last written.
-    fn changes(&self, third: std::time::Duration) -> (Vec<(SessionId, Timestamp)>, Vec<HeldRow>) {
+    fn changes(&self, third: Duration) -> (Vec<(SessionId, Timestamp)>, Vec<HeldRow>) {
         let (mut contacts, mut held) = (Vec::new(), Vec::new());
         for session in self.all() {
             let mut inner = session.lock();
@@ -259,6 +306,14 @@ impl Sessions {
     /// Sessions that this node has heard of: for metrics.
     pub(super) fn len(&self) -> usize {
         self.lock().sessions.len()
+    }
+}
+
+impl Known {
+    /// Whether a session lists this very token.
+    fn is_listed(&self, token: &TaskToken) -> bool {
+        let ids = self.listing.get(&token.execution).into_iter().flatten();
+        ids.filter_map(|id| self.sessions.get(id)).any(|session| session.tokens(|tokens| tokens.is_listed(token)))
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     draft::{Draft, Handed, Tail},
     mailbox::{Hot, Item, Mailbox},
 };
-use crate::domain::{Command, DeliveryRef, EndReason, Outcome, TaskToken, decide::Context};
+use crate::domain::{Command, DeliveryRef, EndReason, Outcome, TaskToken, Timestamp, decide::Context};
 use crate::store::{ExecutionKey, ReadyUnit, Target};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -86,7 +86,7 @@ impl Core {
 
             let mut draft = Draft::new(Vec::new());
             let decided = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                self.decide_all(&mut draft, &mut loaded, &mut items, &held, &context)
+                self.decide_all(&mut draft, &mut loaded, &mut items, held.as_deref(), &context)
             }));
             let Ok(answers) = decided else {
                 self.cache.drop_state(key);
@@ -199,7 +199,7 @@ impl Core {
         draft: &mut Draft,
         hot: &mut Hot,
         items: &mut [Item],
-        held: &[DeliveryRef],
+        held: Option<&[DeliveryRef]>,
         context: &Context,
     ) -> Vec<Result<Outcome, Error>> {
         let mut answers = Vec::with_capacity(items.len());
@@ -215,11 +215,13 @@ impl Core {
                 Item::Wake { .. } => {
                     // A wake-up that came early, or for an older row, is no reason to write.
                     let is_due = hot.row.wake_time.is_some_and(|time| time <= context.now) || hot.state.work_due_now();
-                    let wake = Command::Wake { held: held.to_vec() };
-                    if is_due {
-                        draft.decide(&mut hot.state, wake, context).map_err(Error::from)
-                    } else {
-                        Ok(Outcome::Done)
+                    match held {
+                        Some(held) if is_due => {
+                            let wake = Command::Wake { held: held.to_vec() };
+                            draft.decide(&mut hot.state, wake, context).map_err(Error::from)
+                        }
+                        // It comes again.
+                        Some(_) | None => Ok(Outcome::Done),
                     }
                 }
                 Item::Hand { unit, reservation, .. } => match reservation.take() {
@@ -237,14 +239,30 @@ impl Core {
         answers
     }
 
-    /// Which of the deliveries that are due for their first check a worker is known to hold.
-    async fn held_for_checks(&self, hot: &Hot, items: &[Item], context: &Context) -> Result<Vec<DeliveryRef>, Error> {
+    /// Which of the deliveries that are due for their first check a worker is known to hold; nothing while that cannot
+    /// be told, since workers that live may not have been heard yet: the wake-up is for later then.
+    async fn held_for_checks(
+        &self,
+        hot: &Hot,
+        items: &[Item],
+        context: &Context,
+    ) -> Result<Option<Vec<DeliveryRef>>, Error> {
         let is_waking = items.iter().any(|item| matches!(item, Item::Wake { .. }));
-        if !is_waking || hot.state.checks_due(context.now).is_empty() {
-            return Ok(Vec::new());
+        let due = if is_waking { hot.state.checks_due(context.now) } else { Vec::new() };
+        if due.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let timeout = context.settings.session_timeout;
+        let steadiness = self.sessions.steadiness();
+        let is_early = |delivery: &DeliveryRef| {
+            let timeout = hot.state.heartbeat_timeout(delivery).map_or(timeout, |heartbeat| heartbeat.min(timeout));
+            hot.state.dispatch_time(delivery).is_some_and(|time| steadiness.age(time, context.now) < timeout)
+        };
+        if !steadiness.has_heard_all(self.clock.monotonic(), timeout / 3) || due.iter().any(is_early) {
+            return Ok(None);
         }
         let rows = self.store.held_by_execution(hot.row.key).await.map_err(Error::Store)?;
-        Ok(rows.into_iter().map(|row| DeliveryRef { unit: row.unit, delivery: row.delivery }).collect())
+        Ok(Some(rows.into_iter().map(|row| DeliveryRef { unit: row.unit, delivery: row.delivery }).collect()))
     }
 
     /// Everything that follows a commit: tasks leave, waiting units become known, timers and watchers hear of it.
@@ -330,9 +348,15 @@ impl Core {
                     drop(answer.send(Ok(is_wanted.then(standing))));
                 }
                 Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, hot.row.key, &unit, outcome.is_ok()),
-                // Another node may have moved what is due, and may be gone before it is.
-                Item::Wake { .. } if self.probe.is_some() => self.timers.note(hot.row.key, hot.row.wake_time),
-                Item::Tell(_) | Item::Wake { .. } => {}
+                // It was early: another node may have moved what is due, and may be gone before it is. Or it cannot be
+                // judged yet.
+                Item::Wake { .. } => {
+                    let earliest = self.clock.now() + self.config.retry_pause;
+                    let is_due = |time: Timestamp| time <= self.clock.now();
+                    let next = hot.row.wake_time.map(|time| if is_due(time) { earliest } else { time });
+                    self.timers.note(hot.row.key, next);
+                }
+                Item::Tell(_) => {}
             }
         }
     }

@@ -4,18 +4,21 @@ use super::{
     Core, Engine,
     call::{Error, HeartbeatAnswer, HeldToken, Polled, Registered, Registration, Report, Task},
     dispatch::{Granter, Parked},
-    sessions::{Look, Session},
+    sessions::{Beat, Look, Session},
 };
 use crate::domain::{
-    Claimant, Command, DeliveryRef, EndReason, Outcome, RefusalReason, ReportOutcome, SessionId, TaskToken,
+    Claimant, Command, DeliveryRef, EndReason, Outcome, Payload, RefusalReason, ReportOutcome, SessionId, TaskToken,
 };
-use crate::store::{Find, Pool, SessionRow};
+use crate::store::{ExecutionKey, Find, HeldRow, Pool, SessionRow};
+use futures_util::{StreamExt, stream};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Room in a message for what stands beside a task's input.
 const TASK_OVERHEAD_BYTES: usize = 2 * 1024;
 /// Room in a message for everything but the tasks.
 const FRAME_OVERHEAD_BYTES: usize = 16 * 1024;
+/// Executions that are asked at once about the tokens of one heartbeat.
+const LOOKS_AT_ONCE: usize = 16;
 /// Held rows of one session that are read: more than any worker has slots.
 const HELD_ROWS_MAX: usize = 10_000;
 
@@ -90,15 +93,8 @@ impl Engine {
             tokens.miss(&listed, now)
         });
         core.sessions.unlisted(session.row.id, &dropped.into_iter().map(|token| (token, false)).collect::<Vec<_>>());
-        for token in session.tokens(|tokens| tokens.doubtful()) {
-            // One execution that cannot be read must not cost the worker its session.
-            match core.look(&token).await {
-                Ok(look) => session.tokens(|tokens| tokens.seen(&token, look)),
-                Err(error) => {
-                    tracing::warn!(execution = token.execution.0, %error, "a listed token could not be looked at")
-                }
-            }
-        }
+        core.doubt_changed(&session).await?;
+        core.look_at_doubtful(&session).await;
         let settled = session.tokens(|tokens| tokens.drop_settled());
         core.sessions.unlisted(session.row.id, &settled);
         Ok(HeartbeatAnswer { stop: session.tokens(|tokens| tokens.unwanted()), draining: self.is_draining() })
@@ -114,11 +110,11 @@ impl Engine {
         let command = match report {
             Report::Complete { output } => Command::Complete { delivery, output },
             Report::Fail { failure, retryable, retry_after } => {
-                let progress = core.sessions.progress_of(&token);
+                let progress = core.newest_progress(&token).await?;
                 Command::Fail { delivery, failure, retryable, retry_after, progress }
             }
             Report::Release => {
-                let progress = core.sessions.progress_of(&token);
+                let progress = core.newest_progress(&token).await?;
                 Command::EndDelivery { delivery, reason: EndReason::Released, progress }
             }
         };
@@ -301,7 +297,7 @@ impl Core {
         let session = self.sessions.keep(row);
         if !is_resumed {
             // A new session holds nothing.
-            session.take_in([]);
+            session.take_in(Vec::new());
         }
         Ok(Registered {
             session: session.row.id,
@@ -325,13 +321,18 @@ impl Core {
         Ok(warnings)
     }
 
-    /// Reads what a session held before this node heard of it, once: what its worker lists no more must be noticed.
+    /// Reads what a session holds as far as this node may not know: what its worker lists no more must be noticed. That
+    /// is once, what it held before this node heard of it; in a shared store always, since its heartbeats go anywhere.
     async fn take_in_rows(&self, session: &Session) -> Result<(), Error> {
-        if session.has_rows() {
+        if session.has_rows() && !self.store.is_shared() {
             return Ok(());
         }
+        let rows = self.store.held_by_session(session.row.id, HELD_ROWS_MAX).await.map_err(Error::Store)?;
         let mut held = Vec::new();
-        for row in self.store.held_by_session(session.row.id, HELD_ROWS_MAX).await.map_err(Error::Store)? {
+        for row in session.take_in(rows) {
+            if self.sessions.has_ended(&row) {
+                continue;
+            }
             // Without its execution a row is nobody's; it goes with its session.
             let execution = self.store.execution(&Find::Key(row.execution)).await.map_err(Error::Store)?;
             let Some(execution) = execution else { continue };
@@ -339,8 +340,47 @@ impl Core {
             held.push((TaskToken { execution: row.execution, uid: execution.uid, delivery }, row));
         }
         self.sessions.list(session.row.id, held.iter().map(|(token, _)| token.execution));
-        session.take_in(held);
+        session.take_in_new(held);
         Ok(())
+    }
+
+    /// Doubts what is known of tokens whose execution another node has changed since: news of it may have been lost.
+    async fn doubt_changed(&self, session: &Session) -> Result<(), Error> {
+        if !self.store.is_shared() {
+            return Ok(());
+        }
+        let looked_at = session.tokens(|tokens| tokens.looked_at());
+        if looked_at.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<ExecutionKey> = looked_at.keys().copied().collect();
+        let numbers = self.store.newest_numbers(&keys).await.map_err(Error::Store)?;
+        session.tokens(|tokens| {
+            for ((key, seen), newest) in looked_at.into_iter().zip(numbers) {
+                if newest.unwrap_or(0) != seen {
+                    tokens.doubt(key);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Asks the executions of tokens that are in doubt.
+    async fn look_at_doubtful(self: &Arc<Self>, session: &Session) {
+        let looks = session.tokens(|tokens| tokens.doubtful()).into_iter().map(|token| async move {
+            let look = self.look(&token).await;
+            (token, look)
+        });
+        let mut looks = stream::iter(looks).buffer_unordered(LOOKS_AT_ONCE);
+        while let Some((token, look)) = looks.next().await {
+            // One execution that cannot be read must not cost the worker its session.
+            match look {
+                Ok(look) => session.tokens(|tokens| tokens.seen(&token, look)),
+                Err(error) => {
+                    tracing::warn!(execution = token.execution.0, %error, "a listed token could not be looked at")
+                }
+            }
+        }
     }
 
     /// Asks an execution about a token that a worker lists.
@@ -350,19 +390,33 @@ impl Core {
             Err(Error::ExecutionNotFound { .. } | Error::Quarantined { .. }) => None,
             Err(error) => return Err(error),
         };
+        let number = standing.as_ref().map_or(0, |standing| standing.state.last_number());
         let state = standing.filter(|standing| standing.row.uid == token.uid).map(|standing| standing.state);
         let Some(state) = state else {
-            return Ok(Look { is_wanted: false, dispatch_time: None, heartbeat_timeout: None, held: None });
+            return Ok(Look { is_wanted: false, number, dispatch_time: None, heartbeat_timeout: None, held: None });
         };
-        let rows = self.store.held_by_execution(token.execution).await.map_err(Error::Store)?;
-        let is_it =
-            |row: &crate::store::HeldRow| row.unit == token.delivery.unit && row.delivery == token.delivery.delivery;
         Ok(Look {
             is_wanted: state.delivery_wanted(&token.delivery),
+            number,
             dispatch_time: state.dispatch_time(&token.delivery),
             heartbeat_timeout: state.heartbeat_timeout(&token.delivery),
-            held: rows.into_iter().find(is_it),
+            held: self.held_row(token).await?,
         })
+    }
+
+    /// The row of a token in `held`.
+    async fn held_row(&self, token: &TaskToken) -> Result<Option<HeldRow>, Error> {
+        let rows = self.store.held_by_execution(token.execution).await.map_err(Error::Store)?;
+        let is_it = |row: &HeldRow| row.unit == token.delivery.unit && row.delivery == token.delivery.delivery;
+        Ok(rows.into_iter().find(is_it))
+    }
+
+    /// The newest progress of a task, whichever node heard it.
+    async fn newest_progress(&self, token: &TaskToken) -> Result<Option<Payload>, Error> {
+        let here = self.sessions.beat_of(token);
+        let elsewhere = if self.store.is_shared() { self.held_row(token).await? } else { None };
+        let beats = here.into_iter().chain(elsewhere.as_ref().map(Beat::of));
+        Ok(beats.filter(|beat| beat.progress.is_some()).max_by_key(|beat| beat.time).and_then(|beat| beat.progress))
     }
 }
 

@@ -17,6 +17,8 @@ pub(in crate::engine) struct Listed {
     list_time: Timestamp,
     /// Newest progress or explicit beat; at first, when it was first listed.
     beat_time: Timestamp,
+    /// Whether `beat_time` is one of a beat.
+    has_beat: bool,
     progress: Option<Payload>,
     /// What its execution last said of it; absent if it must be asked (again).
     look: Option<Look>,
@@ -27,17 +29,53 @@ pub(in crate::engine) struct Listed {
     is_dirty: bool,
 }
 
+impl Listed {
+    fn beat(&self) -> Beat {
+        Beat { time: self.beat_time, progress: self.progress.clone() }
+    }
+
+    /// Takes in its row in the store. A newer beat there came by another node; one here is still to be written.
+    fn take_in(&mut self, row: &HeldRow) {
+        self.is_held = true;
+        let is_newer = row.beat_time > self.beat_time || !self.has_beat;
+        if is_newer {
+            (self.beat_time, self.has_beat) = (row.beat_time, true);
+        }
+        if is_newer || self.progress.is_none() {
+            self.progress = row.progress.clone().map(Payload::from_json).or(self.progress.take());
+        }
+        if !self.is_dirty {
+            self.missing_since = row.missing_since;
+        }
+    }
+}
+
 /// What an execution says of a token.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Look {
     /// Whether its work is wanted.
     pub(in crate::engine) is_wanted: bool,
+    /// Number of its execution's newest event then: with a newer one it must be asked again.
+    pub(in crate::engine) number: u64,
     /// When it was handed out; absent if it is out no more.
     pub(in crate::engine) dispatch_time: Option<Timestamp>,
     /// Longest time between two beats.
     pub(in crate::engine) heartbeat_timeout: Option<Duration>,
     /// Its row in `held`, if it was there before this node knew the token.
     pub(in crate::engine) held: Option<HeldRow>,
+}
+
+/// The newest that a worker said of a task that it does.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Beat {
+    pub(in crate::engine) time: Timestamp,
+    pub(in crate::engine) progress: Option<Payload>,
+}
+
+impl Beat {
+    pub(in crate::engine) fn of(row: &HeldRow) -> Self {
+        Self { time: row.beat_time, progress: row.progress.clone().map(Payload::from_json) }
+    }
 }
 
 /// All tokens that a session lists.
@@ -58,6 +96,7 @@ impl Tokens {
         let listed = self.by_token.entry(token).or_insert_with(|| Listed {
             list_time: now,
             beat_time: now,
+            has_beat: false,
             progress: None,
             look: None,
             missing_since: None,
@@ -67,23 +106,44 @@ impl Tokens {
         listed.list_time = now;
         listed.is_dirty |= listed.missing_since.take().is_some() && listed.is_held;
         if is_beat || progress.is_some() {
-            listed.beat_time = now;
+            (listed.beat_time, listed.has_beat) = (now, true);
             listed.progress = progress.or(listed.progress.take());
             listed.is_dirty = true;
         }
     }
 
-    /// A row from the store: the token was held before this node heard of its session.
-    pub(in crate::engine) fn take_in(&mut self, token: TaskToken, row: &HeldRow) {
-        self.by_token.entry(token).or_insert_with(|| Listed {
+    /// The session's rows in the store, some of which other nodes wrote, or an engine before this one. Back come those
+    /// whose token is not known.
+    pub(in crate::engine) fn take_in(&mut self, rows: Vec<HeldRow>) -> Vec<HeldRow> {
+        let mut rows: BTreeMap<_, _> =
+            rows.into_iter().map(|row| ((row.execution, row.unit.clone(), row.delivery), row)).collect();
+        for (token, listed) in &mut self.by_token {
+            let key = (token.execution, token.delivery.unit.clone(), token.delivery.delivery);
+            match rows.remove(&key) {
+                Some(row) => listed.take_in(&row),
+                // It was written and is there no more: another node has seen the delivery's end.
+                None if listed.is_held && !listed.is_dirty => {
+                    (listed.is_held, listed.missing_since, listed.look) = (false, None, None);
+                }
+                None => {}
+            }
+        }
+        rows.into_values().collect()
+    }
+
+    /// A row of a token that was not known.
+    pub(in crate::engine) fn take_in_new(&mut self, token: TaskToken, row: &HeldRow) {
+        let listed = self.by_token.entry(token).or_insert_with(|| Listed {
             list_time: row.beat_time,
             beat_time: row.beat_time,
-            progress: row.progress.clone().map(Payload::from_json),
+            has_beat: false,
+            progress: None,
             look: None,
             missing_since: row.missing_since,
             is_held: true,
             is_dirty: false,
         });
+        listed.take_in(row);
     }
 
     /// Tokens that the heartbeat at `now` did not list: those with a row are missing from now on, the others are left
@@ -113,19 +173,31 @@ impl Tokens {
         self.by_token.iter().filter(|(_, listed)| listed.look.is_none()).map(|(token, _)| token.clone()).collect()
     }
 
+    /// Executions that have said something of a token, with the number of their newest event then.
+    pub(in crate::engine) fn looked_at(&self) -> BTreeMap<ExecutionKey, u64> {
+        let mut looked_at = BTreeMap::new();
+        for (token, listed) in &self.by_token {
+            if let Some(look) = &listed.look {
+                let number = looked_at.entry(token.execution).or_insert(look.number);
+                *number = look.number.min(*number);
+            }
+        }
+        looked_at
+    }
+
     /// Takes in what an execution said.
     pub(in crate::engine) fn seen(&mut self, token: &TaskToken, look: Look) {
         let Some(listed) = self.by_token.get_mut(token) else { return };
         if let Some(row) = &look.held
             && !listed.is_held
         {
-            // The row is older than this node's knowledge: its last beat counts until there is a newer one.
             listed.is_held = true;
-            if listed.progress.is_none() {
-                listed.beat_time = row.beat_time;
-                listed.progress = row.progress.clone().map(Payload::from_json);
+            // An earlier session's row: it is this one's from now on, and not missing, since it is listed.
+            let is_listed = listed.missing_since.is_none();
+            listed.take_in(row);
+            if is_listed {
+                listed.is_dirty |= listed.missing_since.take().is_some();
             }
-            listed.is_dirty |= row.missing_since.is_some();
         }
         listed.look = Some(look);
     }
@@ -172,13 +244,18 @@ impl Tokens {
         self.by_token.range(of(key)).next().is_some()
     }
 
-    pub(in crate::engine) fn progress_of(&self, token: &TaskToken) -> Option<Payload> {
-        self.by_token.get(token)?.progress.clone()
+    /// Whether the newest heartbeat lists this token.
+    pub(in crate::engine) fn is_listed(&self, token: &TaskToken) -> bool {
+        self.by_token.get(token).is_some_and(|listed| listed.missing_since.is_none())
     }
 
-    /// Takes all out, with their progress.
-    pub(in crate::engine) fn drain(&mut self) -> Vec<(TaskToken, Option<Payload>)> {
-        std::mem::take(&mut self.by_token).into_iter().map(|(token, listed)| (token, listed.progress)).collect()
+    pub(in crate::engine) fn beat_of(&self, token: &TaskToken) -> Option<Beat> {
+        self.by_token.get(token).map(Listed::beat)
+    }
+
+    /// Takes all out, with their newest beat.
+    pub(in crate::engine) fn drain(&mut self) -> BTreeMap<TaskToken, Beat> {
+        std::mem::take(&mut self.by_token).into_iter().map(|(token, listed)| (token, listed.beat())).collect()
     }
 
     /// Rows that are behind, or that are due for the first time: once a token is listed a third of the session timeout

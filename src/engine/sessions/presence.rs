@@ -1,0 +1,80 @@
+//! Writes presence, once a second: what was heard of workers, and this node's time.
+//!
+//! A task of its own, so that a session with thousands of tasks that is being ended keeps no contact from being written.
+
+use super::steady::LEAP_MIN;
+use crate::engine::{Core, call::Error};
+use crate::store::{NodeRow, Presence};
+use std::sync::Arc;
+
+/// Runs until the engine stops.
+pub(super) async fn run(core: Arc<Core>) {
+    let interval = core.config.presence_interval();
+    loop {
+        tokio::select! {
+            biased;
+            () = core.stop.cancelled() => break,
+            () = crate::clock::sleep(interval) => {}
+        }
+        match core.write_presence().await {
+            Ok(()) => {
+                core.sessions.steadiness().worked(core.clock.monotonic());
+                core.duty_done("presence");
+            }
+            Err(error) => {
+                core.sessions.steadiness().failed(core.clock.monotonic());
+                tracing::warn!(%error, "presence could not be written");
+            }
+        }
+        match core.delete_ended().await {
+            Ok(()) => core.duty_done("ended tasks"),
+            Err(error) => tracing::warn!(%error, "rows of ended tasks could not be deleted"),
+        }
+    }
+    // What was heard last is worth a row: the next life of this node judges by it.
+    for outcome in [core.write_presence().await, core.delete_ended().await] {
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "presence could not be written at the end");
+        }
+    }
+}
+
+impl Core {
+    /// Writes contacts, held rows and this node's time, in one transaction. Where no other node looks for this one's
+    /// time, nothing if nothing was heard.
+    async fn write_presence(&self) -> Result<(), Error> {
+        let now = self.clock.now();
+        let third = self.config.settings.session_timeout / 3;
+        let (contacts, held) = self.sessions.changes(third);
+        if contacts.is_empty() && held.is_empty() && !self.store.is_shared() {
+            return Ok(());
+        }
+        let node = Some(NodeRow { id: self.node, now, level: super::super::EVENT_LEVEL });
+        let presence = Presence { contacts, held, node };
+        let nodes = self.store.presence(&presence).await.map_err(Error::Store)?;
+        self.sessions.written(&presence.contacts, &presence.held);
+        for (from, to) in self.members.seen(&nodes, self.clock.monotonic()) {
+            self.sessions.steadiness().leapt(from, to);
+        }
+        if let Some(newest) = nodes.iter().map(|node| node.now).max() {
+            let before = self.clock.now();
+            if newest.since(before) >= LEAP_MIN {
+                // First, so that nobody judges by the new time what was written by the old one.
+                self.sessions.steadiness().leapt(before, newest);
+            }
+            self.clock.advance(newest);
+        }
+        Ok(())
+    }
+
+    /// Deletes held rows whose delivery has ended. After presence was written, so that none comes back by it.
+    async fn delete_ended(&self) -> Result<(), Error> {
+        let ended = self.sessions.ended();
+        if ended.is_empty() {
+            return Ok(());
+        }
+        self.store.delete_held(&ended).await.map_err(Error::Store)?;
+        self.sessions.deleted(&ended);
+        Ok(())
+    }
+}
