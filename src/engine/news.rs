@@ -166,6 +166,7 @@ async fn hear(core: Arc<Core>) {
                     core.cache.heard(*key, *number);
                     core.timers.doubt(*key);
                 }
+                core.dispatch.doubt(&hints.executions);
                 core.news.doubt(hints.queues);
             }
             Some(Heard::Gap) => {

@@ -15,6 +15,8 @@ use tokio::sync::{Notify, mpsc};
 
 /// Rows of a pool that are kept in memory.
 pub(super) const WINDOW_LENGTH: usize = 256;
+/// Units that are handed out after a read of their pool before news of other nodes makes it be read again.
+const FRESH_HANDS: u32 = 32;
 /// Most credits that a waiter can have.
 const CREDITS_MAX: u32 = 10_000;
 
@@ -30,6 +32,10 @@ struct Shelf {
     arrivals: Vec<Place>,
     /// Whether a unit was seen in the store while it was being asked: its answer may be older than that.
     is_doubted: bool,
+    /// Executions in the window that another node has changed since it was read: their units may be taken.
+    suspects: HashSet<ExecutionKey>,
+    /// How many more units are handed out whether suspect or not.
+    fresh_hands: u32,
     /// Rows whose dispatch is under way.
     taken: HashSet<(ExecutionKey, Arc<str>)>,
     /// Who may have credits, in turn; entries of waiters without any are dropped when met.
@@ -167,6 +173,7 @@ impl Dispatch {
                     continue;
                 }
                 shelf.is_loading = true;
+                shelf.suspects.clear();
                 let limit = WINDOW_LENGTH + shelf.taken.len();
                 return Step::Load { pool: unknown, limit };
             }
@@ -174,6 +181,9 @@ impl Dispatch {
             let Some((place, from)) = best else { continue };
             let (place, from) = (place.clone(), from.clone());
             let shelf = all.shelves.get_mut(&from).expect("a waiter's pools have shelves");
+            if let Some(limit) = shelf.begin_again(&place) {
+                return Step::Load { pool: from, limit };
+            }
             shelf.window.remove(&place);
             shelf.taken.insert((place.execution, place.unit.clone()));
             all.touch(&pool);
@@ -190,6 +200,7 @@ impl Dispatch {
         let mut all = self.lock();
         let shelf = all.shelves.get_mut(pool).expect("a pool that is loaded has a shelf");
         shelf.is_loading = false;
+        shelf.fresh_hands = FRESH_HANDS;
         let was_doubted = std::mem::take(&mut shelf.is_doubted);
         let arrivals = std::mem::take(&mut shelf.arrivals);
         if let Some(rows) = rows {
@@ -263,6 +274,19 @@ impl Dispatch {
             }
         }
         waited
+    }
+
+    /// Other nodes have changed these executions: what is known of their waiting units is in doubt.
+    pub(in crate::engine) fn doubt(&self, changed: &BTreeMap<ExecutionKey, u64>) {
+        let mut all = self.lock();
+        for shelf in all.shelves.values_mut() {
+            if shelf.is_loading {
+                shelf.suspects.extend(changed.keys());
+            } else {
+                let places = shelf.window.iter().map(|place| place.execution);
+                shelf.suspects.extend(places.filter(|execution| changed.contains_key(execution)));
+            }
+        }
     }
 
     /// The store has a unit in this pool: it is read, unless what is read already shows one.
@@ -349,6 +373,20 @@ impl Waiter {
 }
 
 impl Shelf {
+    /// Empties the window to be read again, if the unit that is next has most likely been taken by another node. Says how
+    /// many rows to ask for.
+    fn begin_again(&mut self, next: &Place) -> Option<usize> {
+        let is_likely = self.fresh_hands == 0 && self.suspects.contains(&next.execution);
+        if !is_likely || self.is_loading || self.taken.len() >= WINDOW_LENGTH {
+            self.fresh_hands = self.fresh_hands.saturating_sub(1);
+            return None;
+        }
+        self.window.clear();
+        self.suspects.clear();
+        (self.is_complete, self.is_loading) = (false, true);
+        Some(WINDOW_LENGTH + self.taken.len())
+    }
+
     /// Takes in a row that is known to be in the store.
     fn keep(&mut self, place: Place) {
         // Beyond the last row of a part of the pool, a row is found by the next load.

@@ -3,8 +3,8 @@
 use super::{Dispatch, Parked, Reservation, Step, pools::WINDOW_LENGTH};
 use crate::domain::{Claimant, Delivery, DeliveryRef, ExecutionId, Payload, SessionId, TaskToken, Timestamp, Uid};
 use crate::engine::{call::Task, membership::Membership};
-use crate::store::{ExecutionKey, Pool, ReadyRow, ReadyUnit};
-use std::sync::Arc;
+use crate::store::{ExecutionKey, NodeRow, Pool, ReadyRow, ReadyUnit};
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 fn pool(contract: &str) -> Pool {
@@ -53,6 +53,7 @@ fn task(key: i64, unit: &str) -> Task {
 }
 
 struct Bench {
+    members: Arc<Membership>,
     dispatch: Arc<Dispatch>,
     unsent: tokio::sync::mpsc::UnboundedReceiver<Task>,
 }
@@ -63,8 +64,8 @@ impl Bench {
     }
 
     fn of(members: Arc<Membership>) -> Self {
-        let (dispatch, unsent) = Dispatch::new(members);
-        Self { dispatch, unsent }
+        let (dispatch, unsent) = Dispatch::new(members.clone());
+        Self { members, dispatch, unsent }
     }
 
     fn park(&self, contracts: &[&str], credits: u32) -> Parked {
@@ -253,4 +254,101 @@ fn a_unit_that_came_back_while_it_was_handed_out_has_two_outcomes() {
     bench.dispatch.settled(&pool("a@1"), ExecutionKey(1), &"u".into(), false);
     bench.dispatch.settled(&pool("a@1"), ExecutionKey(1), &"u".into(), true);
     assert_eq!(bench.dispatch.known_pools(), 0);
+}
+
+/// A node that knows of another one.
+fn one_of_two() -> Bench {
+    let row = |number: u128| NodeRow { id: Uuid::from_u128(number), now: Timestamp::from_micros(1), level: 1 };
+    let members = Arc::new(Membership::new(Uuid::from_u128(1), 1));
+    members.seen(&[row(1), row(2)], Duration::ZERO);
+    Bench::of(members)
+}
+
+/// The first keys that this node, and that the other node looks at first.
+fn keys(bench: &Bench) -> (Vec<i64>, Vec<i64>) {
+    let live = bench.members.live();
+    let (mine, others): (Vec<i64>, Vec<i64>) = (0..100).partition(|key| live.is_mine(ExecutionKey(*key)));
+    (mine, others)
+}
+
+#[test]
+fn units_of_another_node_s_executions_count_as_a_second_younger() {
+    let bench = one_of_two();
+    let (mine, others) = keys(&bench);
+    let _parked = bench.park(&["a@1"], 10);
+    let rows = [
+        row(others[0], unit("a@1", "theirs, long ago", 3, 1_000_000)),
+        row(others[1], unit("a@1", "theirs, urgent", 1, 9_000_000)),
+        row(others[2], unit("a@1", "theirs", 3, 2_000_000)),
+        row(mine[0], unit("a@1", "mine", 3, 2_900_000)),
+        row(mine[1], unit("a@1", "mine, late", 3, 3_100_000)),
+    ];
+    let order = ["theirs, urgent", "theirs, long ago", "mine", "theirs", "mine, late"];
+    assert_eq!(names(&bench.run(&rows)), order, "priority first, and nobody waits for ever");
+}
+
+#[test]
+fn a_window_whose_next_unit_another_node_has_changed_is_read_again_but_not_for_every_unit() {
+    let bench = one_of_two();
+    let count = 200;
+    let rows: Vec<ReadyRow> = (0..count).map(|i| row(i, unit("a@1", &format!("u{i}"), 3, 1))).collect();
+    let changed = (0..count).map(|key| (ExecutionKey(key), 9)).collect();
+    let worker = bench.park(&["a@1"], 1);
+    assert_eq!(bench.run(&rows).len(), 1);
+    let (mut loads, mut hands) = (0, 0);
+    for _ in 0..count {
+        bench.dispatch.doubt(&changed);
+        worker.grant(1);
+        loop {
+            match bench.dispatch.step() {
+                Step::Rest => break,
+                Step::Load { pool, limit } => {
+                    loads += 1;
+                    bench.dispatch.loaded(&pool, limit, Some(&rows));
+                }
+                Step::Hand { reservation, .. } => {
+                    hands += 1;
+                    std::mem::forget(reservation);
+                }
+            }
+        }
+    }
+    assert_eq!(hands, count - 1, "each of the others was handed out once");
+    assert!((1..=8).contains(&loads), "{loads} loads");
+}
+
+#[test]
+fn what_the_store_is_seen_to_have_is_read_even_if_it_is_being_read_already() {
+    let bench = Bench::new();
+    let _parked = bench.park(&["a@1"], 1);
+    let Step::Load { pool, limit } = bench.dispatch.step() else { panic!("the pool is unknown") };
+    // The answer that is under way is of before; the look that found the unit is of after.
+    bench.dispatch.found(&pool);
+    bench.dispatch.loaded(&pool, limit, Some(&[]));
+    assert_eq!(names(&bench.run(&[row(1, unit("a@1", "u", 3, 1))])), ["u"]);
+}
+
+#[test]
+fn only_pools_that_a_worker_is_free_for_and_that_look_empty_are_looked_at() {
+    let bench = Bench::new();
+    let _free = bench.park(&["a@1"], 1);
+    let _busy = bench.park(&["b@1"], 0);
+    let full = bench.park(&["c@1"], 1);
+    let rows = [row(1, unit("c@1", "u", 3, 1)), row(2, unit("c@1", "v", 3, 1))];
+    assert_eq!(bench.run(&rows).len(), 1);
+    full.grant(0);
+    assert_eq!(bench.dispatch.waited_for(None), [pool("a@1")]);
+    assert_eq!(bench.dispatch.waited_for(Some(&["other".into()].into())), []);
+    assert_eq!(bench.dispatch.waited_for(Some(&["q".into()].into())), [pool("a@1")]);
+}
+
+#[test]
+fn a_unit_is_news_for_others_unless_a_free_worker_here_can_take_it() {
+    let bench = Bench::new();
+    assert!(!bench.dispatch.added(ExecutionKey(1), &unit("a@1", "u", 3, 1)), "nobody waits");
+    let _parked = bench.park(&["a@1"], 2);
+    bench.run(&[]);
+    assert!(bench.dispatch.added(ExecutionKey(2), &unit("a@1", "v", 3, 1)));
+    assert!(bench.dispatch.added(ExecutionKey(3), &unit("a@1", "w", 3, 1)));
+    assert!(!bench.dispatch.added(ExecutionKey(4), &unit("a@1", "x", 3, 1)), "there are two credits");
 }

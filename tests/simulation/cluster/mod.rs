@@ -1,33 +1,40 @@
 //! Several nodes on one store: what they tell each other, and what happens when one of them falls silent.
 
 mod news;
+mod presence;
+mod sessions;
+mod time;
+mod timers;
 
 use crate::harness::*;
 use orbit::clock::{SeededEntropy, TokioClock};
-use orbit::domain::Timestamp;
-use orbit::engine::{Config, Engine};
+use orbit::domain::{EndReason, EventKind, SessionId, Timestamp};
+use orbit::engine::{Config, Engine, HeldToken, Task};
 use orbit::store::{
     Faulty, MemoryStore, Store,
     faulty::{Call, Fate},
 };
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 /// A workflow of one task.
-pub(crate) const ONE_TASK: &str = "tasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1}\n";
+const ONE_TASK: &str = "tasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1}\n";
 
 type Weather = Box<dyn FnMut(Call<'_>) -> Fate + Send>;
 
 /// Nodes that share a store.
-pub(crate) struct Cluster {
-    pub(crate) memory: MemoryStore,
-    pub(crate) nodes: Vec<Node>,
+struct Cluster {
+    memory: MemoryStore,
+    nodes: Vec<Node>,
 }
 
 /// One of them.
-pub(crate) struct Node {
+struct Node {
     orbit: Orbit,
     weather: Arc<Mutex<Weather>>,
 }
@@ -41,44 +48,79 @@ impl std::ops::Deref for Node {
 }
 
 impl Cluster {
-    /// As many nodes, who know each other.
-    pub(crate) async fn new(count: usize) -> Self {
+    /// As many nodes, who know each other and have done so for long enough to judge.
+    async fn new(count: usize) -> Self {
         let mut cluster = Self { memory: MemoryStore::shared(), nodes: Vec::new() };
         for _ in 0..count {
-            cluster.join();
+            cluster.join(START);
         }
-        // Two rounds of presence: the first tells of a node, the second finds it.
-        pass(2.5).await;
+        pass(15.0).await;
         cluster
     }
 
-    /// One more node; back comes its number.
-    pub(crate) fn join(&mut self) -> usize {
-        let now = self.nodes.iter().map(|node| node.now()).max().unwrap_or(START);
-        self.join_at(now)
-    }
-
-    /// One more node, whose clock shows this.
-    pub(crate) fn join_at(&mut self, now: Timestamp) -> usize {
-        self.join_with(now, Config::default())
-    }
-
-    pub(crate) fn join_with(&mut self, now: Timestamp, config: Config) -> usize {
+    /// One more node, whose clock shows this; back comes its number.
+    fn join(&mut self, now: Timestamp) -> usize {
         let number = self.nodes.len();
-        let weather: Arc<Mutex<Weather>> = Arc::new(Mutex::new(Box::new(|_| Fate::Works)));
-        let skies = weather.clone();
-        let store = Faulty::new(Arc::new(self.memory.another_node(number)), move |call| (skies.lock().unwrap())(call));
-        let clock = Arc::new(TokioClock::starting_at(now));
-        let entropy = Arc::new(SeededEntropy::new(100 + number as u64));
-        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, config);
-        self.nodes.push(Node { orbit: Orbit { engine, memory: self.memory.clone(), clock }, weather });
+        self.nodes.push(Node::start(&self.memory, number, now));
         number
     }
 }
 
 impl Node {
+    fn start(memory: &MemoryStore, number: usize, now: Timestamp) -> Self {
+        let weather: Arc<Mutex<Weather>> = Arc::new(Mutex::new(Box::new(|_| Fate::Works)));
+        let skies = weather.clone();
+        let store = Faulty::new(Arc::new(memory.another_node(number)), move |call| (skies.lock().unwrap())(call));
+        let clock = Arc::new(TokioClock::starting_at(now));
+        let entropy = Arc::new(SeededEntropy::new(100 + number as u64));
+        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, Config::default());
+        Self { orbit: Orbit { engine, memory: memory.clone(), clock }, weather }
+    }
+
     /// From now on the node's store behaves like this.
-    pub(crate) fn weather(&self, plan: impl FnMut(Call<'_>) -> Fate + Send + 'static) {
+    fn weather(&self, plan: impl FnMut(Call<'_>) -> Fate + Send + 'static) {
         *self.weather.lock().unwrap() = Box::new(plan);
     }
+
+    /// From now on calls of these methods fail.
+    fn fails(&self, methods: &'static [&'static str]) {
+        self.weather(move |call| if methods.contains(&method(&call)) { Fate::FailsBefore } else { Fate::Works });
+    }
+
+    /// Nothing that it does reaches the store any more, as after `kill -9`.
+    fn kill(&self) {
+        self.weather(|_| Fate::Takes(Duration::from_secs(1_000_000_000)));
+    }
+
+    /// Counts calls of these methods from now on.
+    fn count_calls(&self, methods: &'static [&'static str]) -> Arc<AtomicUsize> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = count.clone();
+        self.weather(move |call| {
+            if methods.contains(&method(&call)) {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            Fate::Works
+        });
+        count
+    }
+}
+
+fn method(call: &Call<'_>) -> &'static str {
+    match call {
+        Call::Commit(_) => "commit",
+        Call::Write(method) | Call::Read(method) => method,
+    }
+}
+
+fn ended(why: EndReason) -> impl Fn(&EventKind) -> bool {
+    move |kind| matches!(kind, EventKind::DeliveryEnded { reason, .. } if *reason == why)
+}
+
+fn with_progress(task: &Task, progress: &str) -> HeldToken {
+    HeldToken { token: task.token.clone(), progress: Some(json(progress)), beat: false }
+}
+
+fn beat(task: &Task) -> HeldToken {
+    HeldToken { token: task.token.clone(), progress: None, beat: true }
 }

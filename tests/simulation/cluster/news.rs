@@ -29,10 +29,7 @@ async fn a_worker_at_one_node_gets_what_another_node_made_ready_at_once() {
 async fn news_that_is_lost_costs_a_second() {
     let cluster = Cluster::new(2).await;
     cluster.nodes[0].deploy("one", ONE_TASK).await;
-    cluster.nodes[0].weather(|call| match call {
-        Call::Write("publish") => Fate::FailsBefore,
-        Call::Commit(_) | Call::Write(_) | Call::Read(_) => Fate::Works,
-    });
+    cluster.nodes[0].fails(&["publish"]);
     for number in 0..20 {
         let took = time_to_task(&cluster, &format!("e{number}")).await;
         assert!(took <= Duration::from_millis(1_050), "{took:?}");
@@ -58,32 +55,25 @@ async fn news_that_is_old_or_wrong_or_comes_twice_does_no_harm() {
     pass(0.1).await;
     let task = cluster.nodes[1].task(session).await;
     assert_eq!(cluster.nodes[1].report(&task, complete("1")).await, orbit::domain::ReportOutcome::Accepted);
-    assert_eq!(cluster.nodes[1].phase("e").await, orbit::domain::Phase::Succeeded);
+    assert_eq!(cluster.nodes[0].phase("e").await, orbit::domain::Phase::Succeeded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_told_while_a_node_is_alone_and_at_most_a_hundred_times_a_second_otherwise() {
     let mut cluster = Cluster::new(1).await;
     cluster.nodes[0].deploy("one", ONE_TASK).await;
-    let published = Arc::new(Mutex::new(0));
-    let count = published.clone();
-    cluster.nodes[0].weather(move |call| {
-        if matches!(call, Call::Write("publish")) {
-            *count.lock().unwrap() += 1;
-        }
-        Fate::Works
-    });
+    let published = cluster.nodes[0].count_calls(&["publish"]);
     for number in 0..50 {
         cluster.nodes[0].start("one", &format!("alone-{number}")).await;
     }
     pass(1.0).await;
-    assert_eq!(*published.lock().unwrap(), 0);
-    cluster.join();
+    assert_eq!(published.load(Ordering::Relaxed), 0);
+    cluster.join(cluster.nodes[0].now());
     pass(2.5).await;
     for number in 0..1_000 {
         cluster.nodes[0].start("one", &format!("both-{number}")).await;
         pass(0.001).await;
     }
-    let published = *published.lock().unwrap();
+    let published = published.load(Ordering::Relaxed);
     assert!((10..=120).contains(&published), "{published} in about a second");
 }
