@@ -93,7 +93,7 @@ async fn a_worker_is_told_to_stop_by_a_node_that_heard_nothing_of_the_end() {
     assert!(cluster.nodes[1].heartbeat(session, vec![listed(&task)]).await.stop.is_empty());
     cluster.nodes[0].engine.cancel(&name("e"), arc(""), None).await.unwrap();
     let answer = cluster.nodes[1].heartbeat(session, vec![listed(&task)]).await;
-    assert_eq!(answer.stop, [task.token.clone()]);
+    assert_eq!(answer.stop, std::slice::from_ref(&task.token));
 }
 
 #[tokio::test(start_paused = true)]
