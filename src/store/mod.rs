@@ -13,6 +13,7 @@
 //! # Design
 //! Rows hold bytes and keys; what events mean is known to `wire` and `domain` alone. Times are microseconds.
 
+mod batch;
 mod check;
 pub mod faulty;
 pub mod memory;

@@ -4,8 +4,8 @@
 use super::{Options, error};
 use crate::store::Error;
 use sqlx::{
-    Arguments as _, AssertSqlSafe, ConnectOptions as _, Row as _, SqlSafeStr,
-    postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow},
+    Arguments as _, AssertSqlSafe, ConnectOptions as _, PgPool, Row as _, SqlSafeStr,
+    postgres::{PgArguments, PgConnectOptions, PgConnection, PgPoolOptions, PgRow},
 };
 use std::time::Duration;
 use tokio::time::timeout;
@@ -29,12 +29,12 @@ pub(super) struct Values(PgArguments);
 
 impl Values {
     /// Adds the next value.
-    pub(super) fn push<T: for<'q> sqlx::Encode<'q, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>>(&mut self, value: T) {
+    pub(super) fn push<'v, T: sqlx::Encode<'v, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>>(&mut self, value: T) {
         self.0.add(value).expect("integers, text, bytes and lists of them always encode");
     }
 
     /// Adds the next value.
-    pub(super) fn with<T: for<'q> sqlx::Encode<'q, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>>(
+    pub(super) fn with<'v, T: sqlx::Encode<'v, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>>(
         mut self,
         value: T,
     ) -> Self {
@@ -74,8 +74,10 @@ pub(super) async fn run(connection: &mut PgConnection, sql: impl SqlSafeStr) -> 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// Reads and writes; what it commits is durable.
+    /// Reads and writes by the way; what it commits is durable.
     Work,
+    /// Commits batches.
+    Commit,
     /// News for other nodes, which may be lost: its commits wait for no disk.
     News,
     /// Brings the schema up to date, however long that takes.
@@ -123,27 +125,52 @@ impl Connector {
         .unwrap_or_else(|_| Err(error::no_answer()))
     }
 
+    /// A pool of one such connection, for what sqlx does with a pool only.
+    pub(super) fn pool_of_one(&self, purpose: Purpose) -> PgPool {
+        let connector = self.clone();
+        PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(self.limit)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .after_connect(move |connection, _| {
+                let connector = connector.clone();
+                Box::pin(async move { connector.set_up(connection, purpose).await })
+            })
+            .connect_lazy_with(self.options.clone())
+    }
+
     /// Sets the limits of a session and looks whether the server keeps what it acknowledges, in one statement. At each new
     /// connection, since the server may have been restarted with other settings, or be another one.
-    pub(super) async fn set_up(&self, connection: &mut PgConnection, purpose: Purpose) -> sqlx::Result<()> {
+    async fn set_up(&self, connection: &mut PgConnection, purpose: Purpose) -> sqlx::Result<()> {
         let (statement, lock) = match purpose {
             Purpose::Migration => (Duration::ZERO, self.limit),
             // The server has given up a statement before its node does: what was given up does not run on.
-            Purpose::Work | Purpose::News => (self.limit * 4 / 5, LOCK_WAIT_MAX.min(self.limit * 2 / 5)),
+            Purpose::Work | Purpose::Commit | Purpose::News => {
+                (self.limit * 4 / 5, LOCK_WAIT_MAX.min(self.limit * 2 / 5))
+            }
         };
         let durability = match purpose {
             Purpose::News => "'off'",
             // Weaker than `on` is a commit that one server's death loses.
-            Purpose::Work | Purpose::Migration => {
+            Purpose::Work | Purpose::Commit | Purpose::Migration => {
                 "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END"
             }
         };
-        // The plan of a statement over lists does not depend on what is in them, and to make it takes longer than to run it.
+        let plans = match purpose {
+            // A batch's statement takes longer to plan than to run, and what is in its lists does not matter: whatever it looks
+            // for, it finds by a key. A scan of a table would be right only while the table is nearly empty, and a plan lives on.
+            Purpose::Commit => {
+                "set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false), \
+                 set_config('random_page_cost', '1.1', false),"
+            }
+            Purpose::Work | Purpose::News | Purpose::Migration => "",
+        };
         // The keepalives free what a node that was cut off holds, once its machine no longer answers.
         let sql = format!(
             "SELECT set_config('statement_timeout', '{}', false), set_config('lock_timeout', '{}', false), \
              set_config('idle_in_transaction_session_timeout', '{}', false), set_config('synchronous_commit', {durability}, false), \
-             set_config('default_transaction_isolation', 'read committed', false), set_config('plan_cache_mode', 'force_generic_plan', false), \
+             set_config('default_transaction_isolation', 'read committed', false), {plans} \
              set_config('jit', 'off', false), set_config('tcp_keepalives_idle', '5', false), \
              set_config('tcp_keepalives_interval', '2', false), set_config('tcp_keepalives_count', '3', false), \
              current_setting('server_version_num') AS version, current_setting('fsync') AS fsync, \

@@ -77,3 +77,8 @@ pub(super) fn refusal(why: impl Into<String>) -> sqlx::Error {
 pub(super) fn no_answer() -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database did not answer in time"))
 }
+
+/// An answer that cannot be.
+pub(super) fn damaged(what: impl Into<String>) -> sqlx::Error {
+    sqlx::Error::Decode(what.into().into())
+}

@@ -5,24 +5,27 @@
 //! - Everything has a time limit; a connection that failed is closed, and work is never broken off in the middle.
 //! - A newer schema, another program's database and a server that cannot keep its word are refused in plain words.
 
-#[allow(dead_code, reason = "used once commits and news are")]
+mod append;
+mod commit;
 mod connection;
-#[allow(dead_code, reason = "used once commits and news are")]
 mod error;
+mod hints;
 mod migrate;
-#[allow(dead_code, reason = "used once the reads are")]
 mod nodes;
 mod open;
-#[allow(dead_code, reason = "used once the reads are")]
 mod pool;
 mod statements;
 mod store;
-#[allow(dead_code, reason = "used once the reads are")]
 mod tries;
 
 use super::{Error, Opened, Schema, Statistics, statistics::Totals};
+use commit::Committers;
+use hints::News;
 use pool::Connections;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
 
 /// How the database is opened. [`Options::new`] is right for a server.
 #[derive(Clone)]
@@ -68,9 +71,12 @@ impl std::fmt::Debug for Options {
 }
 
 /// A store in a PostgreSQL database.
-#[allow(dead_code, reason = "used once the reads are")]
 pub struct PostgresStore {
     connections: Arc<Connections>,
+    committers: Arc<Committers>,
+    news: News,
+    /// Of the counters: this node's, once it has one.
+    slot: Arc<AtomicI64>,
     totals: Arc<Totals>,
     opened: Opened,
 }

@@ -2,13 +2,16 @@
 
 use super::{
     Options, PostgresStore,
+    commit::Committers,
     connection::{Connector, Purpose, Values, row},
-    error, migrate, nodes,
+    error,
+    hints::News,
+    migrate, nodes,
     pool::Connections,
 };
 use crate::store::{Error, Opened, schema, statistics::Totals};
 use sqlx::{Connection as _, Row as _, postgres::PgConnection};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicI64};
 use tokio::time::timeout;
 
 pub(super) async fn open(options: &Options) -> Result<PostgresStore, Error> {
@@ -19,9 +22,9 @@ pub(super) async fn open(options: &Options) -> Result<PostgresStore, Error> {
         demand_session(&connector, &mut connection).await?;
         let newest_now = nodes::newest_now(&mut connection).await?;
         connection.close().await?;
-        Ok(newest_now)
+        Ok((newest_now, News::open(&connector).await?))
     };
-    let newest_now = timeout(connector.limit(), looked)
+    let (newest_now, news) = timeout(connector.limit(), looked)
         .await
         .unwrap_or_else(|_| Err(error::no_answer()))
         .map_err(error::at_start)?;
@@ -29,7 +32,11 @@ pub(super) async fn open(options: &Options) -> Result<PostgresStore, Error> {
         tracing::warn!("the server's durability is not looked at: a power loss may lose acknowledged work");
     }
     let totals = Arc::new(Totals::default());
+    let slot = Arc::new(AtomicI64::new(nodes::SLOT_NONE));
     Ok(PostgresStore {
+        committers: Arc::new(Committers::new(connector.clone(), options.committers, slot.clone(), totals.clone())),
+        news,
+        slot,
         connections: Arc::new(Connections::new(connector, options.pool_size, totals.clone())),
         totals,
         opened: Opened { newest_now: Some(newest_now), schema_version: schema::newest(&migrate::MIGRATIONS) },

@@ -9,7 +9,10 @@ use crate::store::{
     sql::{Connection as _, Row as _, Transaction as _, Values, definitions, executions, list, sessions},
 };
 use async_trait::async_trait;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 use tokio::sync::mpsc;
 
 /// The database with its indexes; the log belongs to the whole server.
@@ -26,7 +29,7 @@ impl Store for PostgresStore {
     }
 
     fn committers(&self) -> usize {
-        1
+        self.committers.count()
     }
 
     fn opened(&self) -> Opened {
@@ -34,16 +37,7 @@ impl Store for PostgresStore {
     }
 
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
-        let batch = Arc::new(batch);
-        self.connections
-            .write(move |transaction| {
-                let batch = batch.clone();
-                Box::pin(async move {
-                    let appends: Vec<&Append> = batch.iter().collect();
-                    crate::store::sqlite::commit::write(transaction, &appends).await
-                })
-            })
-            .await
+        self.committers.commit(batch).await
     }
 
     async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error> {
@@ -223,13 +217,14 @@ impl Store for PostgresStore {
 
     async fn presence(&self, presence: &Presence) -> Result<Vec<NodeRow>, Error> {
         let presence = Arc::new(presence.clone());
+        let slot = self.slot.clone();
         self.connections
             .write(move |transaction| {
-                let presence = presence.clone();
+                let (presence, slot) = (presence.clone(), slot.clone());
                 Box::pin(async move {
                     sessions::write(transaction, &presence).await?;
                     if let Some(node) = &presence.node {
-                        nodes::write(transaction.connection(), node).await?;
+                        slot.store(nodes::write(transaction.connection(), node).await?, Ordering::Relaxed);
                         transaction.changed(Change::NodeWritten, 1);
                     }
                     sessions::nodes(transaction).await
@@ -238,12 +233,12 @@ impl Store for PostgresStore {
             .await
     }
 
-    async fn publish(&self, _: &Hints) -> Result<(), Error> {
-        Ok(())
+    async fn publish(&self, hints: &Hints) -> Result<(), Error> {
+        self.news.publish(hints).await
     }
 
     fn listen(&self) -> mpsc::Receiver<Heard> {
-        mpsc::channel(1).1
+        self.news.listen()
     }
 
     async fn held_by_session(&self, id: SessionId, limit: usize) -> Result<Vec<HeldRow>, Error> {
@@ -290,6 +285,8 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) -> Result<(), Error> {
+        self.committers.close().await;
+        self.news.close().await;
         self.connections.close().await;
         Ok(())
     }

@@ -12,47 +12,25 @@
 use super::connection::{Unfinished, Writer};
 use super::error;
 use crate::domain::Timestamp;
-
 use crate::store::{
     Append, Change, Committed, EVENT_FORMAT, Error, ExecutionKey, ExecutionState, LargePayload, NAMESPACE,
     NewExecution, ReadyUnit, Target,
+    batch::Batch,
     sql::{List, Row as _, Rows, Transaction, Value, text as sql},
 };
 use std::collections::BTreeMap;
 
 /// Commits a batch; see [`crate::store::Store::commit`].
 pub(super) async fn commit(writer: &mut Writer, batch: &[Append]) -> Result<Vec<Committed>, Error> {
-    let mut outcomes = vec![Committed::Conflict; batch.len()];
-    let mut sound = Vec::with_capacity(batch.len());
-    for (index, append) in batch.iter().enumerate() {
-        match append.check() {
-            Ok(()) => sound.push(index),
-            Err(rule) => outcomes[index] = Committed::Failed { what: rule.to_owned() },
-        }
-    }
-    // Parts that are still to be written, the next one last.
-    let mut parts = vec![sound];
-    while let Some(mut part) = parts.pop() {
-        let appends: Vec<&Append> = part.iter().map(|index| &batch[*index]).collect();
-        match attempt(writer, &appends).await {
-            Ok(committed) => {
-                for (index, outcome) in part.into_iter().zip(committed) {
-                    outcomes[index] = outcome;
-                }
-            }
-            Err(Unfinished::RolledBack(cause)) if error::is_of_the_data(&cause) => {
-                if let [guilty] = part[..] {
-                    tracing::error!(error = %cause, "an append cannot be written");
-                    outcomes[guilty] = Committed::Failed { what: cause.to_string() };
-                } else {
-                    let second_half = part.split_off(part.len() / 2);
-                    parts.extend([second_half, part]);
-                }
-            }
+    let mut batch = Batch::new(batch);
+    while let Some(part) = batch.next_part() {
+        match attempt(writer, &part.appends).await {
+            Ok(outcomes) => batch.is_written(part, outcomes),
+            Err(Unfinished::RolledBack(cause)) if error::is_of_the_data(&cause) => batch.has_a_fault(part, &cause),
             Err(unfinished) => return Err(unfinished.into()),
         }
     }
-    Ok(outcomes)
+    Ok(batch.outcomes())
 }
 
 /// Writes a part in one transaction. Where it is unclear whether a COMMIT worked, the part is written again: what stands
@@ -68,9 +46,6 @@ async fn attempt(writer: &mut Writer, appends: &[&Append]) -> Result<Vec<Committ
 }
 
 async fn attempt_once(writer: &mut Writer, appends: &[&Append]) -> Result<Vec<Committed>, Unfinished> {
-    if appends.is_empty() {
-        return Ok(Vec::new());
-    }
     let mut transaction = writer.begin().await?;
     let written = write(&mut transaction, appends).await;
     writer.finish(transaction, written).await
@@ -83,10 +58,7 @@ struct Won<'a> {
 }
 
 /// Writes a part in an open transaction.
-pub(in crate::store) async fn write<T: Transaction>(
-    transaction: &mut T,
-    appends: &[&Append],
-) -> sqlx::Result<Vec<Committed>> {
+async fn write<T: Transaction>(transaction: &mut T, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
     let keys = create_executions(transaction, appends).await?;
     let mut fenced: Vec<(ExecutionKey, usize)> =
         keys.iter().enumerate().filter_map(|(index, key)| Some(((*key)?, index))).collect();

@@ -9,7 +9,7 @@
 //!   [`Options::read_age_max`], so the log stays short.
 
 mod checkpoint;
-pub(super) mod commit;
+mod commit;
 mod connection;
 mod error;
 mod open;

@@ -1,0 +1,238 @@
+//! Group commit: a batch of appends is one statement without a transaction around it, so one round trip and one sync.
+//!
+//! - One execution's conflict fails that append alone: its history row does not come back, and nothing of it is written.
+//! - Where it is not known whether a batch was written (a lost connection, a limit that passed), it is written again, on a new
+//!   connection: what stands there already is recognised by its `batch_id`. So is what failed because another transaction stood
+//!   in its way. After some seconds it is given up as [`Error::Unavailable`], and the same batch may be committed again.
+//! - A statement that is under way when its node dies, stops or is cut off ends by itself: there is no transaction that could
+//!   stay open.
+//!
+//! # Design
+//! Several batches are committed at once, each by a committer with a connection of its own: while one waits for the disk the
+//! others work, and PostgreSQL syncs the commits of several connections together.
+
+use super::{
+    append::{Ordered, WRITTEN, before},
+    connection::{Connector, Purpose, Values, rows, run},
+    error,
+    tries::Tries,
+};
+use crate::store::{
+    Append, Change, Committed, Error, ExecutionKey, Statistics, Target, batch::Batch, statistics::Totals,
+    unbroken::unbroken,
+};
+use sqlx::{Connection as _, Row as _, postgres::PgConnection};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+
+/// The plans of a connection's statements are made anew after so long: they were made for tables of the size of then. Longer
+/// than the making takes by three orders of magnitude, short enough that a table does not grow much meanwhile.
+const PLANS_AGE_MAX: Duration = Duration::from_secs(2);
+
+/// The committers of a store.
+pub(super) struct Committers {
+    connector: Connector,
+    free: Mutex<Vec<Committer>>,
+    permits: Semaphore,
+    count: u32,
+    /// The slot of this node; see [`super::nodes`].
+    slot: Arc<AtomicI64>,
+    totals: Arc<Totals>,
+}
+
+/// One committer: its number, and its connection if it has one.
+struct Committer {
+    number: i64,
+    session: Option<Session>,
+}
+
+struct Session {
+    connection: PgConnection,
+    planned: Instant,
+}
+
+/// A committer that is at work; free again when this goes, however.
+struct AtWork<'a> {
+    committers: &'a Committers,
+    committer: Committer,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let Committer { number, session } = &mut self.committer;
+        let free = Committer { number: *number, session: session.take() };
+        self.committers.free().push(free);
+    }
+}
+
+impl Committers {
+    pub(super) fn new(connector: Connector, count: u32, slot: Arc<AtomicI64>, totals: Arc<Totals>) -> Self {
+        let count = count.max(1);
+        // The first is the last in the list, so it is taken first, and a store that commits little has one connection.
+        let free = (0..i64::from(count)).rev().map(|number| Committer { number, session: None }).collect();
+        Self { connector, free: Mutex::new(free), permits: Semaphore::new(count as usize), count, slot, totals }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Commits a batch; see [`crate::store::Store::commit`].
+    pub(super) async fn commit(self: &Arc<Self>, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
+        let committers = self.clone();
+        unbroken(async move {
+            let Ok(_permit) = committers.permits.acquire().await else {
+                return Err(error::from_sqlx(sqlx::Error::PoolClosed));
+            };
+            let committer = committers.free().pop().expect("there is one for each permit");
+            let mut at_work = AtWork { committers: &committers, committer };
+            at_work.commit(&batch).await.map_err(error::from_sqlx)
+        })
+        .await
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Committer>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for all that is under way and closes the connections.
+    pub(super) async fn close(&self) {
+        if let Ok(all) = self.permits.acquire_many(self.count).await {
+            self.permits.close();
+            drop(all);
+        }
+        let free = std::mem::take(&mut *self.free());
+        for session in free.into_iter().filter_map(|committer| committer.session) {
+            let _ = timeout(self.connector.limit(), session.connection.close()).await;
+        }
+    }
+}
+
+impl AtWork<'_> {
+    async fn commit(&mut self, appends: &[Append]) -> sqlx::Result<Vec<Committed>> {
+        let mut batch = Batch::new(appends);
+        while let Some(part) = batch.next_part() {
+            match self.write(&part.appends).await {
+                Ok(outcomes) => batch.is_written(part, outcomes),
+                Err(cause) if error::is_of_the_data(&cause) => batch.has_a_fault(part, &cause),
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(batch.outcomes())
+    }
+
+    /// Writes a part, as often as it takes and makes sense.
+    async fn write(&mut self, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
+        let mut tries = Tries::default();
+        loop {
+            let limit = self.committers.connector.limit();
+            let written = timeout(limit, self.write_once(appends)).await.unwrap_or_else(|_| Err(error::no_answer()));
+            let cause = match written {
+                Ok(outcomes) => return Ok(outcomes),
+                Err(cause) => cause,
+            };
+            if error::is_of_the_data(&cause) {
+                return Err(cause);
+            }
+            if !error::is_of_the_moment(&cause) {
+                self.committer.session = None;
+            }
+            tracing::warn!(error = %cause, committer = self.committer.number, "a commit failed; the batch is written again");
+            if error::is_damage(&cause) || !tries.wait().await {
+                return Err(cause);
+            }
+        }
+    }
+
+    async fn write_once(&mut self, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
+        let number = self.committer.number;
+        let slot = self.committers.slot.load(Ordering::Relaxed);
+        let connection = self.connection().await?;
+        let ordered = Ordered::of(appends);
+        let (statement, values) = ordered.statement(slot, number);
+        let mut changes = Statistics::default();
+        let mut won = BTreeMap::new();
+        for row in rows(connection, statement, values).await? {
+            let (kind, first, second): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            if kind == WRITTEN {
+                won.insert(first, ExecutionKey(second));
+            } else {
+                let change = usize::try_from(kind).ok().and_then(|change| Change::ALL.get(change));
+                let change = change.ok_or_else(|| error::damaged(format!("{kind} is no kind of change")))?;
+                changes.add(*change, first.unsigned_abs());
+            }
+        }
+        let names = ordered.names();
+        let lost: Vec<(i64, &Append)> =
+            names.iter().copied().zip(appends.iter().copied()).filter(|(name, _)| !won.contains_key(name)).collect();
+        if !lost.is_empty() {
+            won.extend(written_before(connection, &lost).await?);
+        }
+        self.committers.totals.committed(&changes);
+        let outcome = |name| won.get(name).map_or(Committed::Conflict, |key| Committed::Written(*key));
+        Ok(names.iter().map(outcome).collect())
+    }
+
+    /// The connection, with plans that are not too old.
+    async fn connection(&mut self) -> sqlx::Result<&mut PgConnection> {
+        let session = match self.committer.session.take() {
+            Some(mut session) => {
+                if session.planned.elapsed() > PLANS_AGE_MAX {
+                    run(&mut session.connection, "DISCARD PLANS").await?;
+                    session.planned = Instant::now();
+                }
+                session
+            }
+            None => {
+                let connection = self.committers.connector.connect(Purpose::Commit).await?;
+                Session { connection, planned: Instant::now() }
+            }
+        };
+        Ok(&mut self.committer.session.insert(session).connection)
+    }
+}
+
+/// Which of the appends that lost their fence lost it to themselves.
+async fn written_before(
+    connection: &mut PgConnection,
+    lost: &[(i64, &Append)],
+) -> sqlx::Result<Vec<(i64, ExecutionKey)>> {
+    let mut existing = (Vec::new(), Vec::new(), Vec::new());
+    let mut new = (Vec::new(), Vec::new(), Vec::new());
+    for (name, append) in lost {
+        let batch_id = append.batch_id.as_bytes().as_slice();
+        match &append.target {
+            Target::Existing(key) => {
+                existing.0.push(key.0);
+                existing.1.push(i64::try_from(append.first_number).expect("an append's numbers were checked"));
+                existing.2.push(batch_id);
+            }
+            Target::New(execution) => {
+                new.0.push(*name);
+                new.1.push(execution.uid.0.as_bytes().as_slice());
+                new.2.push(batch_id);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    if !existing.0.is_empty() {
+        let values = Values::default().with(existing.0).with(existing.1).with(existing.2);
+        found.extend(rows(connection, before::EXISTING, values).await?);
+    }
+    if !new.0.is_empty() {
+        let values = Values::default().with(new.0).with(new.1).with(new.2);
+        found.extend(rows(connection, before::NEW, values).await?);
+    }
+    found.iter().map(|row| Ok((row.try_get(0)?, ExecutionKey(row.try_get(1)?)))).collect()
+}
