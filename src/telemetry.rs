@@ -29,6 +29,10 @@ pub const EXECUTIONS: &str = "orbit_executions";
 
 /// Histogram: appends of one commit batch.
 pub const COMMIT_BATCH_APPENDS: &str = "orbit_commit_batch_appends";
+/// Histogram, seconds: commits of one batch, from its beginning to the answer; retries within the store included.
+pub const COMMIT_DURATION: &str = "orbit_commit_duration_seconds";
+/// Histogram, seconds: looks whether other nodes have written to an execution.
+pub const PROBE_DURATION: &str = "orbit_probe_duration_seconds";
 /// Histogram, seconds: from when a timer was due to when it fired.
 pub const TIMER_LAG: &str = "orbit_timer_lag_seconds";
 /// Counter: executions that were read from the store to be decided on.
@@ -72,6 +76,9 @@ pub const DUTY_LAST_SUCCESS: &str = "orbit_duty_last_success_timestamp_seconds";
 /// Upper bounds of the histogram of appends in a batch.
 const BATCH_BUCKETS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
+/// Upper bounds of the histograms of the database's work, in seconds.
+const STORE_BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+
 /// Upper bounds of the histogram of timers, in seconds.
 const LAG_BUCKETS: [f64; 8] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 
@@ -86,8 +93,13 @@ static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 /// If another recorder was installed, which only a mistake in this program can do.
 pub fn install() -> &'static PrometheusHandle {
     HANDLE.get_or_init(|| {
-        let histograms: [(&str, &[f64]); 3] =
-            [(CALL_DURATION, &CALL_BUCKETS), (COMMIT_BATCH_APPENDS, &BATCH_BUCKETS), (TIMER_LAG, &LAG_BUCKETS)];
+        let histograms: [(&str, &[f64]); 5] = [
+            (CALL_DURATION, &CALL_BUCKETS),
+            (COMMIT_BATCH_APPENDS, &BATCH_BUCKETS),
+            (COMMIT_DURATION, &STORE_BUCKETS),
+            (PROBE_DURATION, &STORE_BUCKETS),
+            (TIMER_LAG, &LAG_BUCKETS),
+        ];
         let builder = histograms.into_iter().fold(PrometheusBuilder::new(), |builder, (name, buckets)| {
             builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets).expect("there are buckets")
         });
@@ -108,6 +120,8 @@ fn describe() {
     describe_gauge!(LOG_BYTES, Unit::Bytes, "Size of the write-ahead log");
     describe_gauge!(EXECUTIONS, "Executions by state");
     describe_histogram!(COMMIT_BATCH_APPENDS, Unit::Count, "Appends of one commit batch");
+    describe_histogram!(COMMIT_DURATION, Unit::Seconds, "Duration of the commit of one batch");
+    describe_histogram!(PROBE_DURATION, Unit::Seconds, "Duration of looks whether other nodes have written");
     describe_histogram!(TIMER_LAG, Unit::Seconds, "From when a timer was due to when it fired");
     describe_counter!(EXECUTIONS_LOADED, "Executions that were read from the store to be decided on");
     describe_counter!(EXECUTIONS_CAUGHT_UP, "States brought up to date with what other nodes had committed");
@@ -149,6 +163,26 @@ pub fn ready(ready: bool) {
 /// Which server this is.
 pub fn build_info(store: &'static str) {
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION"), "store" => store).set(1.0);
+}
+
+/// Measures how long something takes, from when this is made.
+#[derive(Debug)]
+pub struct Timed {
+    histogram: &'static str,
+    begin: tokio::time::Instant,
+}
+
+impl Timed {
+    /// Begins.
+    #[must_use]
+    pub fn begin(histogram: &'static str) -> Self {
+        Self { histogram, begin: tokio::time::Instant::now() }
+    }
+
+    /// Ends well or not, but ends: what is dropped before is not recorded.
+    pub fn end(self) {
+        histogram!(self.histogram).record(self.begin.elapsed().as_secs_f64());
+    }
 }
 
 /// A number that was just read.

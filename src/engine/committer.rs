@@ -9,6 +9,7 @@
 
 use super::call::Error;
 use crate::store::{Append, Committed, ExecutionKey, Store, Target};
+use crate::telemetry;
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
@@ -88,8 +89,10 @@ async fn write(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Job>) {
         waiting = rest;
         let (appends, answers): (Vec<_>, Vec<_>) = batch.into_iter().map(|job| (job.append, job.done)).unzip();
         let size = appends.len();
+        let timed = telemetry::Timed::begin(telemetry::COMMIT_DURATION);
         let result = store.commit(appends).await;
-        metrics::histogram!(crate::telemetry::COMMIT_BATCH_APPENDS).record(size as f64);
+        timed.end();
+        metrics::histogram!(telemetry::COMMIT_BATCH_APPENDS).record(size as f64);
         match result {
             Ok(committed) => {
                 assert_eq!(committed.len(), answers.len(), "the store answers each append");

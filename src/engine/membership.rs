@@ -123,6 +123,14 @@ impl Membership {
         leaps
     }
 
+    /// The nodes that live with the newest kind of event that each reads, by id; this one among them.
+    pub(super) fn nodes(&self) -> Vec<(Uuid, u32)> {
+        let sights = self.sights();
+        let others = sights.others.iter().filter(|(_, sight)| sight.life == Life::Live);
+        let all = others.map(|(id, sight)| (*id, sight.level)).chain([(self.me, self.own_level)]);
+        all.collect::<BTreeMap<_, _>>().into_iter().collect()
+    }
+
     /// Whether another node lives.
     pub(super) fn has_others(&self) -> bool {
         self.has_others.load(Ordering::Relaxed)
@@ -229,6 +237,13 @@ mod tests {
             members.seen(&[node(1, 1_000), node(2, 5)], seconds(second));
         }
         assert_eq!(members.level(), 2);
+    }
+
+    #[test]
+    fn the_live_nodes_are_told_with_their_levels() {
+        let members = members(2);
+        members.seen(&[node(3, 1_000), node(2, 1_000), node(1, 5)], seconds(1));
+        assert_eq!(members.nodes(), [(Uuid::from_u128(2), 2), (Uuid::from_u128(3), 1)]);
     }
 
     #[test]

@@ -173,6 +173,18 @@ impl Engine {
         &self.core.config
     }
 
+    /// This node's id, new at each start.
+    #[must_use]
+    pub fn node(&self) -> Uuid {
+        self.core.node
+    }
+
+    /// The nodes of this store that live with the newest kind of event that each reads, by id; this one among them.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<(Uuid, u32)> {
+        self.core.members.nodes()
+    }
+
     /// Whether the engine drains.
     #[must_use]
     pub fn is_draining(&self) -> bool {

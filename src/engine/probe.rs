@@ -9,6 +9,7 @@
 
 use super::{Core, call::Error};
 use crate::store::{ExecutionKey, Store};
+use crate::telemetry;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
@@ -53,7 +54,10 @@ async fn look(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Question>) {
     let mut waiting = Vec::new();
     while queue.recv_many(&mut waiting, LOOK_LENGTH_MAX).await > 0 {
         let keys: Vec<ExecutionKey> = waiting.iter().map(|question| question.key).collect();
-        match store.newest_numbers(&keys).await {
+        let timed = telemetry::Timed::begin(telemetry::PROBE_DURATION);
+        let looked = store.newest_numbers(&keys).await;
+        timed.end();
+        match looked {
             Ok(numbers) => {
                 assert_eq!(numbers.len(), keys.len(), "the store answers for each execution");
                 for (question, number) in waiting.drain(..).zip(numbers) {

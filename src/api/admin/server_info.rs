@@ -34,7 +34,13 @@ pub(super) fn tell(engine: &Engine) -> proto::GetServerInfoResponse {
         }),
         capabilities: CAPABILITIES.map(str::to_owned).to_vec(),
         now: Some(time::render(engine.clock().now())),
+        node_id: engine.node().to_string(),
+        nodes: engine.nodes().into_iter().map(render_node).collect(),
     }
+}
+
+fn render_node((id, level): (Uuid, u32)) -> proto::Node {
+    proto::Node { id: id.to_string(), event_level: i32::try_from(level).unwrap_or(i32::MAX) }
 }
 
 /// `ListWorkers`.

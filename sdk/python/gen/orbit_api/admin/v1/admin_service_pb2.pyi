@@ -970,12 +970,16 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     LIMITS_FIELD_NUMBER: builtins.int
     CAPABILITIES_FIELD_NUMBER: builtins.int
     NOW_FIELD_NUMBER: builtins.int
+    NODE_ID_FIELD_NUMBER: builtins.int
+    NODES_FIELD_NUMBER: builtins.int
     version: builtins.str
     """Version of the server, by semver."""
     store: builtins.str
-    """Store: `sqlite`."""
+    """Store: `sqlite`, or `postgres`, which several servers may share."""
     schema_version: builtins.int
     """Number of the database's newest migration."""
+    node_id: builtins.str
+    """Id of this server among those that share its database: random, new at each start."""
     @property
     def limits(self) -> Global___Limits:
         """Limits that callers may run into."""
@@ -988,6 +992,12 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def now(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """The server's time."""
 
+    @property
+    def nodes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Node]:
+        """The servers that share the database and live, as this one sees them, by id; this one among them. One that was killed
+        is listed for some seconds longer.
+        """
+
     def __init__(
         self,
         *,
@@ -997,11 +1007,37 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         limits: Global___Limits | None = ...,
         capabilities: collections.abc.Iterable[builtins.str] | None = ...,
         now: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        node_id: builtins.str = ...,
+        nodes: collections.abc.Iterable[Global___Node] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["limits", b"limits", "now", b"now"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "limits", b"limits", "now", b"now", "schema_version", b"schema_version", "store", b"store", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "limits", b"limits", "node_id", b"node_id", "nodes", b"nodes", "now", b"now", "schema_version", b"schema_version", "store", b"store", "version", b"version"]) -> None: ...
 
 Global___GetServerInfoResponse: typing_extensions.TypeAlias = GetServerInfoResponse
+
+@typing.final
+class Node(google.protobuf.message.Message):
+    """A server among those that share a database."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    EVENT_LEVEL_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id, as `node_id` of that server tells it."""
+    event_level: builtins.int
+    """Newest kind of event that it reads. New kinds are written once every live server reads them, so after an upgrade of
+    the last one.
+    """
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        event_level: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["event_level", b"event_level", "id", b"id"]) -> None: ...
+
+Global___Node: typing_extensions.TypeAlias = Node
 
 @typing.final
 class Limits(google.protobuf.message.Message):
