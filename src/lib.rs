@@ -23,6 +23,10 @@
 //!    other executions: one transaction, one sync.
 //! 6. Only now do the answer and the next task leave, in one frame.
 //!
+//! Another node may have been first: then the append's number is taken, nothing of it is written, and the turn begins
+//! again with what the other wrote. Where nothing is to be written, a look at the newest number says whether the state
+//! in memory is still good enough for the answer.
+//!
 //! # What always holds
 //!
 //! | | invariant | fails if it is broken |
@@ -38,6 +42,7 @@
 //! | I9 | The same request gets the same answer, for 24 hours. | `tests/api` |
 //! | I10 | HTTP has no behaviour of its own: routes, JSON and streams derive from the descriptors. | `gateway` tests |
 //! | I11 | Every loop, queue, page, payload and wait is bounded. | `tests/api`, `engine` tests |
+//! | I12 | Where several nodes share a store, each tells what any of them has acknowledged: an answer without an append is of the newest state. | `tests/simulation` |
 //!
 //! An acknowledged write is durable: [`store`] syncs before it answers (`tests/recovery` cuts the power).
 

@@ -78,6 +78,16 @@ impl MemoryStore {
         }
     }
 
+    /// Takes an execution's id from it, so that another may have it, which so far only tests do.
+    pub fn release_id(&self, key: ExecutionKey) {
+        let mut tables = self.tables();
+        if let Some(execution) = tables.executions.get_mut(&key) {
+            execution.row.current = false;
+            let id = execution.row.id.clone();
+            tables.current.remove(&id);
+        }
+    }
+
     // A panic under the lock is a bug of this file; the maps are still the best that is known.
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,6 +1,6 @@
 //! One start through several nodes.
 
-use super::{Node, ONE_TASK, nodes};
+use super::{Node, ONE_TASK, OPEN, nodes};
 use crate::harness::*;
 use orbit::engine::Error;
 use orbit::store::faulty::{Call, Fate};
@@ -58,4 +58,21 @@ async fn a_start_whose_commit_was_lost_is_found_on_another_node() {
     assert_eq!(a.engine.start_execution(call).await.unwrap(), started);
     let session = b.worker(&["a@1"]).await;
     assert_eq!(b.poll_for(session, 1, 20.0).await.tasks.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_overtaken_before_its_answer_tells_nothing_old() {
+    let [a, b] = nodes();
+    a.deploy("open", OPEN).await;
+    a.meets(|call| if matches!(call, Call::Commit(_)) { Fate::Takes(Duration::from_millis(20)) } else { Fate::Works });
+    let engine = a.engine.clone();
+    let starting = tokio::spawn(async move { engine.start_execution(start_of("open", "e", "{}")).await.unwrap() });
+    // It is committed, and A does not know yet.
+    pass(0.015).await;
+    b.signal("e", "s", "1").await.unwrap();
+    assert_eq!(a.standing("e").await.state.buffered_signals(), 1);
+    b.signal("e", "s", "1").await.unwrap();
+    assert!(starting.await.unwrap().created);
+    assert_eq!(a.standing("e").await.state.buffered_signals(), 2);
+    assert_eq!(a.signal("e", "s", "1").await.unwrap(), 5);
 }

@@ -86,6 +86,30 @@ async fn what_another_node_has_closed_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_id_that_has_passed_on_is_the_new_one_s_everywhere() {
+    let [a, b] = deaf();
+    a.deploy("open", OPEN).await;
+    for call in 0..5 {
+        let id = format!("e{call}");
+        a.start("open", &id).await;
+        // To B the id is the old execution's, which it has in memory as an open one.
+        let old = b.standing(&id).await.row;
+        a.signal(&id, "end", "1").await.unwrap();
+        a.memory.release_id(old.key);
+        let new = a.start("open", &id).await;
+        match call {
+            0 => assert_eq!(b.signal(&id, "s", "1").await.unwrap(), 3),
+            1 => assert_eq!(b.standing(&id).await.row.uid, new.uid),
+            2 => assert_eq!(b.wait(&id, 1.0).await, Phase::Running),
+            3 => assert_eq!(b.events(&id).await.len(), 2),
+            _ => assert_eq!(b.engine.cancel(&name(&id), arc(""), None).await.unwrap(), 3),
+        }
+        let by_uid = orbit::engine::ExecutionName { uid: Some(old.uid), ..name(&id) };
+        assert_eq!(b.engine.execution(&by_uid).await.unwrap().state.phase(), Phase::Succeeded);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn reports_of_two_nodes_on_one_delivery_are_taken_once() {
     let [a, b] = deaf();
     a.deploy("one", ONE_TASK).await;
