@@ -1,4 +1,5 @@
 -- Times are microseconds since the epoch. All integers are BIGINT, flags too, so that one text reads both databases.
+-- Indexes end with what SQLite's end with by themselves, so that the order of an answer is an index's in both.
 -- Text that is compared or ordered has the collation "C", which orders as SQLite does, whatever the database's own.
 --
 -- Rows that come and go (`ready`, `held`, `sessions`) or change in place (`counters`) leave dead versions behind; the
@@ -38,9 +39,9 @@ CREATE UNIQUE INDEX executions_uid ON executions (uid);
 -- The fence of a start: one current execution an id.
 CREATE UNIQUE INDEX executions_current_id ON executions (namespace, id) WHERE current = 1;
 -- Which execution a start's request id made.
-CREATE INDEX executions_request ON executions (request_key) WHERE request_key IS NOT NULL;
+CREATE INDEX executions_request ON executions (request_key, key) WHERE request_key IS NOT NULL;
 -- What is due.
-CREATE INDEX executions_wake ON executions (wake_time) WHERE wake_time IS NOT NULL AND quarantined IS NULL;
+CREATE INDEX executions_wake ON executions (wake_time, key) WHERE wake_time IS NOT NULL AND quarantined IS NULL;
 -- Lists, newest first: all, by workflow; closed states and open ones through the state.
 CREATE INDEX executions_start ON executions (namespace, start_time, key);
 CREATE INDEX executions_workflow ON executions (namespace, workflow, start_time, key);
@@ -141,7 +142,7 @@ CREATE TABLE definitions (
     CONSTRAINT definitions_version UNIQUE (namespace, name, version)
 );
 CREATE INDEX definitions_order ON definitions (namespace, name, prerelease, version_order DESC);
-CREATE INDEX definitions_hash ON definitions (hash);
+CREATE INDEX definitions_hash ON definitions (hash, key);
 
 -- Task contracts that definitions use. Written by deploy; answers "which versions of this task are in use".
 CREATE TABLE contracts (
@@ -189,8 +190,9 @@ CREATE TABLE held (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500
 );
 CREATE INDEX held_session ON held (session, execution_key, unit, delivery);
-CREATE INDEX held_missing ON held (missing_since) WHERE missing_since IS NOT NULL;
-CREATE INDEX held_beat ON held ((beat_time + heartbeat_timeout)) WHERE heartbeat_timeout IS NOT NULL;
+CREATE INDEX held_missing ON held (missing_since, execution_key, unit, delivery) WHERE missing_since IS NOT NULL;
+CREATE INDEX held_beat ON held ((beat_time + heartbeat_timeout), execution_key, unit, delivery)
+    WHERE heartbeat_timeout IS NOT NULL;
 
 -- Live nodes and their time. Written by presence.
 CREATE TABLE nodes (

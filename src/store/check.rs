@@ -14,6 +14,9 @@ impl Append {
         if self.ready_added.iter().any(|unit| !(1..=5).contains(&unit.priority)) {
             return Err("ready_priority_range: a priority is 1 to 5");
         }
+        if self.texts().any(|text| text.contains('\0')) {
+            return Err("text is without U+0000: PostgreSQL cannot keep it, so no store does");
+        }
         match &self.target {
             Target::New(new) => {
                 if self.first_number != 1 {
@@ -37,6 +40,23 @@ impl Append {
             }
         }
         Ok(())
+    }
+
+    /// All text that is written as such.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let new = match &self.target {
+            Target::New(new) => Some(new),
+            Target::Existing(_) => None,
+        };
+        let row = new.into_iter().flat_map(|new| [&*new.id, &*new.workflow, &*new.version]);
+        let labels =
+            new.into_iter().flat_map(|new| &new.labels).flat_map(|(key, value)| [key.as_str(), value.as_str()]);
+        row.chain(labels)
+            .chain(
+                self.ready_added.iter().flat_map(|unit| [&*unit.unit, &*unit.queue, &*unit.contract, &*unit.language]),
+            )
+            .chain(self.ready_removed.iter().map(|unit| &**unit))
+            .chain(self.payloads.iter().map(|payload| &*payload.json))
     }
 
     /// The wake-up time that the append sets, if it touches it.

@@ -6,9 +6,12 @@ use crate::make::*;
 use orbit::domain::{SessionId, Uid};
 use orbit::store::{
     Append, Committed, ExecutionKey, ExecutionRow, ExecutionState, Find, HeldRow, ListCursor, ListFilter, MemoryStore,
-    NodeRow, Presence, StateChange, Store, Target, WakeChange,
+    NodeRow, Pool, Presence, StateChange, Store, Target, WakeChange,
 };
 use std::{collections::BTreeMap, fmt::Debug};
+
+/// Steps of the history: some thousand appends to some hundred executions.
+const STEPS: usize = 1000;
 
 /// SplitMix64: small, and the same everywhere.
 struct Random(u64);
@@ -77,11 +80,12 @@ async fn all_stores_give_equal_answers_to_a_random_history() {
     println!("SEED={seed}");
     let memory = MemoryStore::new();
     let sqlite = crate::temporary().await;
-    let mut subjects =
-        [Subject { store: &memory, keys: BTreeMap::new() }, Subject { store: &sqlite.store, keys: BTreeMap::new() }];
+    let postgres = crate::OnPostgres::new().await;
+    let stores: [&dyn Store; 3] = [&memory, &sqlite.store, &postgres.store];
+    let mut subjects = stores.map(|store| Subject { store, keys: BTreeMap::new() });
     let mut random = Random(seed);
     let mut known: Vec<Known> = Vec::new();
-    for step in 0..400 {
+    for step in 0..STEPS {
         match random.below(10) {
             0..=6 => commit(&mut random, &mut known, &mut subjects).await,
             7 => presence(&mut random, &known, &subjects).await,
@@ -89,7 +93,7 @@ async fn all_stores_give_equal_answers_to_a_random_history() {
             _ => quarantine(&mut random, &known, &subjects).await,
         }
         compare_reads(&mut random, &known, &subjects).await;
-        if step % 40 == 0 {
+        if step % 100 == 0 {
             compare_everything(&known, &subjects).await;
         }
     }
@@ -344,11 +348,36 @@ async fn compare_reads(random: &mut Random, known: &[Known], subjects: &[Subject
     ask!(subjects, ("by request", &id), |subject| {
         subject.store.execution_by_request(&id, request).await.unwrap().map(|row| subject.row(row))
     });
+    let unknown = u128::MAX;
+    let uids: Vec<u128> = (0..random.below(40))
+        .map(|_| known.get(random.below(99) as usize).map_or(unknown, |known| known.uid))
+        .collect();
+    ask!(subjects, ("newest_numbers", &uids), |subject| {
+        let keys: Vec<ExecutionKey> = uids.iter().map(|uid| subject.key(*uid)).collect();
+        subject.store.newest_numbers(&keys).await.unwrap()
+    });
+    ask!(subjects, ("still_due", &uids, soon), |subject| {
+        let keys: Vec<ExecutionKey> = uids.iter().map(|uid| subject.key(*uid)).collect();
+        let due = subject.store.still_due(&keys, soon).await.unwrap();
+        due.into_iter().map(|key| subject.uid(key)).collect::<Vec<_>>()
+    });
+    let another = Pool { queue: "another".into(), ..pool() };
+    ask!(subjects, "waiting_pools", |subject| {
+        subject.store.waiting_pools(&[another.clone(), pool(), another.clone()]).await.unwrap()
+    });
     if let Some(target) = known.get(random.below(known.len().max(1) as u64) as usize) {
         let (after, rows, bytes) =
             (random.below(target.newest + 2), random.below(5) as usize, random.below(3000) as usize);
         ask!(subjects, ("history", after, rows, bytes), |subject| {
             subject.store.history(subject.key(target.uid), after, rows, bytes).await.unwrap()
+        });
+        ask!(subjects, ("load_tail", after), |subject| {
+            let tail = subject.store.load_tail(subject.key(target.uid), after).await.unwrap().unwrap();
+            (subject.row(tail.row), tail.snapshot, tail.history, tail.payloads)
+        });
+        let digests = [[random.below(4) as u8; 32], [random.below(4) as u8; 32]];
+        ask!(subjects, ("payloads", digests), |subject| {
+            subject.store.payloads(subject.key(target.uid), &digests).await.unwrap()
         });
     }
 }

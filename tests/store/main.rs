@@ -1,4 +1,4 @@
-//! What every store promises, on each of them; and what SQLite alone promises.
+//! What every store promises, on each of them; and what SQLite and PostgreSQL each promise alone.
 //!
 //! A case is a function over any store; [`on_every_store`] makes a test of it for each. `differential` runs one random
 //! history over all of them and compares every answer (`SEED=… cargo test --test store` replays one).
@@ -11,11 +11,14 @@ mod definitions;
 mod differential;
 mod faults;
 mod make;
+mod postgres;
+#[path = "../support/postgres.rs"]
+mod postgres_server;
 mod reads;
 mod sessions;
 mod sqlite;
 
-use orbit::store::{SqliteStore, Store, sqlite::Options};
+use orbit::store::{PostgresStore, SqliteStore, Store, postgres::Options as PostgresOptions, sqlite::Options};
 
 /// A SQLite store in a directory of its own, which goes with it.
 struct Temporary {
@@ -39,6 +42,30 @@ impl Temporary {
     }
 }
 
+/// A PostgreSQL store in a database of its own, which goes with it.
+struct OnPostgres {
+    store: PostgresStore,
+    database: postgres_server::Database,
+}
+
+impl OnPostgres {
+    async fn new() -> Self {
+        let database = postgres_server::fresh_database().await;
+        let store = PostgresStore::open(PostgresOptions::new(database.url())).await.unwrap();
+        Self { store, database }
+    }
+
+    /// A connection of another program, which knows nothing of ours.
+    async fn foreign(&self) -> sqlx::PgConnection {
+        <sqlx::PgConnection as sqlx::Connection>::connect(&self.database.url()).await.unwrap()
+    }
+
+    /// Another node on the same database.
+    async fn another_node(&self) -> PostgresStore {
+        PostgresStore::open(PostgresOptions::new(self.database.url())).await.unwrap()
+    }
+}
+
 /// Makes a test on each store of each case: `async fn(&dyn Store)`.
 macro_rules! on_every_store {
     ($($case:ident),+ $(,)?) => {
@@ -54,6 +81,14 @@ macro_rules! on_every_store {
                 let temporary = crate::temporary().await;
                 super::$case(&temporary.store).await;
                 orbit::store::Store::close(&temporary.store).await.unwrap();
+            })+
+        }
+        mod on_postgres {
+            $(#[tokio::test]
+            async fn $case() {
+                let on_postgres = crate::OnPostgres::new().await;
+                super::$case(&on_postgres.store).await;
+                orbit::store::Store::close(&on_postgres.store).await.unwrap();
             })+
         }
     };

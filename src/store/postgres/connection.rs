@@ -157,20 +157,29 @@ impl Connector {
                 "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END"
             }
         };
+        // Whatever a statement looks for, it finds by a key, or walks an index in the order in which it answers. So its plan does
+        // not depend on values: it is made once, which for a batch takes longer than to run it. Nor should it depend on how large
+        // a table is that day: to read all of something is right only while that is nearly nothing, and the plan lives on.
         let plans = match purpose {
-            // A batch's statement takes longer to plan than to run, and what is in its lists does not matter: whatever it looks
-            // for, it finds by a key. A scan of a table would be right only while the table is nearly empty, and a plan lives on.
-            Purpose::Commit => {
+            Purpose::Commit | Purpose::Work => {
                 "set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false), \
-                 set_config('random_page_cost', '1.1', false),"
+                 set_config('enable_bitmapscan', 'off', false), set_config('random_page_cost', '1.1', false), \
+                 set_config('max_parallel_workers_per_gather', '0', false),"
             }
-            Purpose::Work | Purpose::News | Purpose::Migration => "",
+            Purpose::News | Purpose::Migration => "",
+        };
+        let joins = match purpose {
+            // Reads go from each row to the next table's by its key. A batch puts its lists together, which have none.
+            Purpose::Work => {
+                "set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),"
+            }
+            Purpose::Commit | Purpose::News | Purpose::Migration => "",
         };
         // The keepalives free what a node that was cut off holds, once its machine no longer answers.
         let sql = format!(
             "SELECT set_config('statement_timeout', '{}', false), set_config('lock_timeout', '{}', false), \
              set_config('idle_in_transaction_session_timeout', '{}', false), set_config('synchronous_commit', {durability}, false), \
-             set_config('default_transaction_isolation', 'read committed', false), {plans} \
+             set_config('default_transaction_isolation', 'read committed', false), {plans} {joins} \
              set_config('jit', 'off', false), set_config('tcp_keepalives_idle', '5', false), \
              set_config('tcp_keepalives_interval', '2', false), set_config('tcp_keepalives_count', '3', false), \
              current_setting('server_version_num') AS version, current_setting('fsync') AS fsync, \

@@ -16,6 +16,8 @@ mod open;
 mod pool;
 mod statements;
 mod store;
+#[cfg(test)]
+mod tests;
 mod tries;
 
 use super::{Error, Opened, Schema, Statistics, statistics::Totals};

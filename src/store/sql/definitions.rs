@@ -4,7 +4,10 @@ use super::executions::limit;
 use super::row::{bytes, definition_row};
 use super::{Connection, List, Row as _, Transaction, text as sql};
 use crate::store::{Change, DefinitionRow, DefinitionStored, FindDefinition, NAMESPACE};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 pub(crate) async fn put<T: Transaction>(
     transaction: &mut T,
@@ -82,11 +85,15 @@ pub(crate) async fn contract_versions<C: Connection>(connection: &mut C, task_na
 /// Adds the contracts, which were committed with their definition and never change: so a statement of its own sees them.
 async fn with_contracts<C: Connection>(connection: &mut C, found: Vec<C::Row>) -> sqlx::Result<Vec<DefinitionRow>> {
     let keys: Vec<i64> = found.iter().map(|row| row.integer(0)).collect::<sqlx::Result<_>>()?;
-    let mut contracts: BTreeMap<i64, Vec<Arc<str>>> = BTreeMap::new();
+    let mut contracts: BTreeMap<i64, BTreeSet<(String, String)>> = BTreeMap::new();
     let list = List::of(keys.iter().map(|key| [(*key).into()]));
     for row in connection.rows_of_many(&sql::CONTRACTS, list).await? {
-        let contract = format!("{}@{}", row.text(1)?, row.text(2)?);
-        contracts.entry(row.integer(0)?).or_default().push(contract.into());
+        let contract = (row.text(1)?.to_owned(), row.text(2)?.to_owned());
+        contracts.entry(row.integer(0)?).or_default().insert(contract);
     }
-    found.iter().zip(keys).map(|(row, key)| definition_row(row, contracts.remove(&key).unwrap_or_default())).collect()
+    let mut contracts_of = |key| -> Vec<Arc<str>> {
+        let contracts = contracts.remove(&key).unwrap_or_default();
+        contracts.iter().map(|(name, version)| format!("{name}@{version}").into()).collect()
+    };
+    found.iter().zip(keys).map(|(row, key)| definition_row(row, contracts_of(key))).collect()
 }

@@ -156,6 +156,8 @@ pub(crate) async fn ready<C: Connection>(connection: &mut C, pool: &Pool, most: 
 }
 
 pub(crate) async fn quarantine<T: Transaction>(transaction: &mut T, key: ExecutionKey, why: &str) -> sqlx::Result<()> {
+    // It may tell of data that is damaged, in its words.
+    let why = why.replace('\0', "\u{fffd}");
     transaction.run(Change::ExecutionUpdated, sql::QUARANTINE, [key.0.into(), why.into()].into()).await?;
     transaction.run(Change::ReadyDeleted, sql::QUARANTINE_READY, [key.0.into()].into()).await?;
     Ok(())

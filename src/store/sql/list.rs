@@ -27,6 +27,11 @@ pub(crate) async fn list<C: Connection>(
     after: Option<ListCursor>,
     most: usize,
 ) -> sqlx::Result<Vec<ExecutionRow>> {
+    // No text that is stored has this character, and PostgreSQL does not even let it be asked for.
+    let labels = filter.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
+    if labels.chain(filter.workflow.as_deref()).any(|text| text.contains('\0')) {
+        return Ok(Vec::new());
+    }
     // They only choose the way, so they need not be of the same moment as the page.
     let counts = if filter.states.is_empty() { BTreeMap::new() } else { count(connection).await? };
     let (text, values) = statement(C::DIALECT, filter, &counts, after, most);
@@ -75,22 +80,29 @@ pub(crate) fn statement(
     }
     let walk = walk(filter, &states, counts);
     let mut statement = Statement { dialect, text: String::new(), values: Values::default() };
-    if walk == Walk::State {
+    let limit = statement.place(limit(most));
+    if walk == Walk::State && states.len() > 1 {
+        // PostgreSQL brings the arms into order one by one before it merges them; SQLite merges them as it walks.
+        let (open, close) = match dialect {
+            Dialect::Sqlite => ("", String::new()),
+            Dialect::Postgres => ("(", format!(" ORDER BY e.start_time DESC, e.key DESC LIMIT {limit})")),
+        };
         for (index, state) in states.iter().enumerate() {
-            if index > 0 {
-                statement.text.push_str(" UNION ALL ");
-            }
+            statement.text.push_str(if index > 0 { " UNION ALL " } else { "" });
+            statement.text.push_str(open);
             statement.arm(walk, filter, after, std::slice::from_ref(state));
+            statement.text.push_str(&close);
         }
     } else {
         statement.arm(walk, filter, after, &states);
     }
-    let order =
-        if walk == Walk::Label { "l.start_time DESC, l.execution_key DESC" } else { "e.start_time DESC, e.key DESC" };
-    // The order of a UNION is told by its result columns.
-    let order = if states.len() > 1 && walk == Walk::State { "start_time DESC, key DESC" } else { order };
-    let place = statement.place(limit(most));
-    write!(statement.text, " ORDER BY {order} LIMIT {place}").expect("a string takes all text");
+    let order = match walk {
+        Walk::Label => "l.start_time DESC, l.execution_key DESC",
+        // The order of a UNION is told by its result columns.
+        Walk::State if states.len() > 1 => "start_time DESC, key DESC",
+        Walk::Start | Walk::Workflow | Walk::State => "e.start_time DESC, e.key DESC",
+    };
+    write!(statement.text, " ORDER BY {order} LIMIT {limit}").expect("a string takes all text");
     (statement.text, statement.values)
 }
 
@@ -135,16 +147,19 @@ impl Statement {
             self.and("l.key =", label.as_str());
             self.and("l.value =", value.as_str());
         }
+        // A column of an index that is not walked is written so that no index can answer for it: PostgreSQL, which knows
+        // averages alone, would else walk that one.
+        let state = if walk == Walk::State { "e.state" } else { "e.state + 0" };
         match states {
             [] => {}
-            [state] => self.and("e.state =", *state as i64),
+            [one] => self.and(&format!("{state} ="), *one as i64),
             several => {
                 let numbers: Vec<String> = several.iter().map(|state| (*state as i64).to_string()).collect();
-                write!(self.text, " AND e.state IN ({})", numbers.join(", ")).expect("a string takes all text");
+                write!(self.text, " AND {state} IN ({})", numbers.join(", ")).expect("a string takes all text");
             }
         }
         if let Some(workflow) = &filter.workflow {
-            self.and("e.workflow =", workflow);
+            self.and(if walk == Walk::Workflow { "e.workflow =" } else { "e.workflow || '' =" }, workflow);
         }
         if let Some(from) = filter.start_from {
             self.and(&format!("{time} >="), from.as_micros());

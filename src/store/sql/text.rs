@@ -39,11 +39,11 @@ pub(crate) const EXECUTION_BY_ID: &str = concat!(
     execution_columns!(),
     " FROM executions AS e WHERE e.namespace = $1 AND e.id = $2 AND e.current = 1"
 );
-/// Index `executions_request`.
+/// Index `executions_request`, and so that no other one can be walked.
 pub(crate) const EXECUTION_BY_REQUEST: &str = concat!(
     "SELECT ",
     execution_columns!(),
-    " FROM executions AS e WHERE e.request_key = $3 AND e.namespace = $1 AND e.id = $2 ORDER BY e.key DESC LIMIT 1"
+    " FROM executions AS e WHERE e.request_key = $3 AND e.namespace || '' = $1 AND e.id = $2 ORDER BY e.key DESC LIMIT 1"
 );
 
 /// Of `history AS h`: rows of execution $1 from the one that holds an event on. Index `history_fence`.
@@ -181,12 +181,12 @@ pub(crate) const COUNT: &str =
 /// Index `executions_wake`.
 pub(crate) const DUE: &str = "SELECT key, wake_time FROM executions \
      WHERE wake_time IS NOT NULL AND quarantined IS NULL AND wake_time <= $1 ORDER BY wake_time, key LIMIT $2";
-/// Of a key and a time.
+/// Of a key and a time. Key `executions_key`, and so that what is due is not walked.
 pub(crate) static STILL_DUE: Rows = Rows::new(
     "SELECT e.key FROM ",
     2,
-    " AS v CROSS JOIN executions AS e WHERE e.key = v.column1 AND e.wake_time IS NOT NULL AND e.quarantined IS NULL \
-     AND e.wake_time <= v.column2",
+    " AS v CROSS JOIN executions AS e WHERE e.key = v.column1 \
+     AND CASE WHEN e.quarantined IS NULL THEN e.wake_time END <= v.column2",
 );
 /// Of (queue, contract, language): those with a waiting unit, as a look at the first one. In its order, so that PostgreSQL
 /// does not walk over other pools to find any one. Index `ready_pool`.
@@ -242,8 +242,7 @@ pub(crate) const DEFINITIONS: &str = concat!(
 pub(crate) static CONTRACTS: Rows = Rows::new(
     "SELECT c.definition_key, c.task_name, c.task_version FROM ",
     1,
-    " AS v CROSS JOIN contracts AS c WHERE c.definition_key = v.column1 \
-     ORDER BY c.definition_key, c.task_name, c.task_version",
+    " AS v CROSS JOIN contracts AS c WHERE c.definition_key = v.column1",
 );
 pub(crate) const CONTRACT_VERSIONS: &str =
     "SELECT DISTINCT task_version FROM contracts WHERE namespace = $1 AND task_name = $2 ORDER BY task_version";
@@ -275,7 +274,8 @@ pub(crate) const HELD_BY_SESSION: &str = concat!(
 );
 pub(crate) const HELD_BY_EXECUTION: &str =
     concat!("SELECT ", held_columns!(), " FROM held AS h WHERE h.execution_key = $1 ORDER BY h.unit, h.delivery");
-/// Steps from session to session through the index `held_session`, so that the cost is in the number of sessions.
+/// Steps from session to session through the index `held_session`, so that the cost is in the number of sessions; each that
+/// is gone has a row, so no more of them are looked at than rows are wanted.
 pub(crate) const HELD_WITHOUT_SESSION: &str = concat!(
     "WITH RECURSIVE holder (id) AS (\
        SELECT (SELECT session FROM held ORDER BY session LIMIT 1) \
@@ -283,8 +283,8 @@ pub(crate) const HELD_WITHOUT_SESSION: &str = concat!(
          FROM holder WHERE holder.id IS NOT NULL) \
      SELECT ",
     held_columns!(),
-    " FROM holder CROSS JOIN held AS h \
-     WHERE h.session = holder.id AND NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.id = holder.id) \
+    " FROM (SELECT id FROM holder WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.id = holder.id) \
+       ORDER BY id LIMIT $1) AS gone CROSS JOIN held AS h WHERE h.session = gone.id \
      ORDER BY h.session, h.execution_key, h.unit, h.delivery LIMIT $1"
 );
 /// Index `held_missing`.

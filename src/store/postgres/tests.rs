@@ -1,0 +1,201 @@
+//! Whether PostgreSQL finds what the loops ask for through the index that they count on, in tables of a usual shape.
+
+#[path = "../../../tests/support/postgres.rs"]
+mod server;
+
+use super::{Options, PostgresStore};
+use crate::domain::Timestamp;
+use crate::store::{
+    ExecutionKey, ExecutionState, ListCursor, ListFilter, Store as _,
+    sql::{Dialect, Row as _, Value, Values, list, text as sql},
+};
+use sqlx::{AssertSqlSafe, postgres::PgConnection};
+
+/// 30,000 executions of ten workflows, a hundred tenants; a tenth runs and is due at some time, a fiftieth failed.
+const FILL: [&str; 6] = [
+    "INSERT INTO executions (uid, namespace, id, current, workflow, version, definition_hash, input_digest, request_key, \
+       request_content, state, labels, start_time, close_time, wake_time) \
+     SELECT decode(md5(CAST(n AS TEXT)), 'hex'), 'default', 'e' || n, 1, 'workflow-' || n % 10, '1.0.0', '\\x01', '\\x02', \
+       decode(md5('r' || n), 'hex'), '\\x03', CASE WHEN n % 10 = 0 THEN 1 WHEN n % 50 = 7 THEN 4 ELSE 3 END, '{}', n * 1000, \
+       CASE WHEN n % 10 <> 0 THEN n * 1000 END, CASE WHEN n % 10 = 0 THEN n * 1000 END FROM generate_series(1, 30000) AS n",
+    "INSERT INTO labels SELECT 'default', 'tenant', 'tenant-' || key % 100, start_time, key FROM executions",
+    "INSERT INTO history SELECT key, 1 + 2 * n, 2 + 2 * n, 1, '\\x01', 1, '\\x02' \
+     FROM executions CROSS JOIN generate_series(0, 3) AS n",
+    "INSERT INTO ready SELECT key, 'unit', 'queue-' || key % 3, 'charge@1', '', 3, start_time FROM executions WHERE state = 1",
+    "INSERT INTO sessions SELECT decode(md5('s' || n), 'hex'), '', '', '', '', '[]', '[]', 1, 1, 1, 1, 1 \
+     FROM generate_series(1, 100) AS n",
+    "INSERT INTO held SELECT key, 'unit', 1, decode(md5('s' || key % 200), 'hex'), CASE WHEN key % 4 = 0 THEN key END, key, \
+       CASE WHEN key % 3 = 0 THEN 60 END, NULL FROM executions WHERE state = 1",
+];
+
+async fn filled() -> (PostgresStore, server::Database) {
+    let database = server::fresh_database().await;
+    let store = PostgresStore::open(Options::new(database.url())).await.unwrap();
+    for insert in FILL {
+        server::execute(&database.url(), insert).await;
+    }
+    (store, database)
+}
+
+/// The plan that a statement has in the end: prepared, and used so often that the planner may take one for all values.
+async fn plan(connection: &mut PgConnection, text: &str, types: &str, values: &str) -> String {
+    let run = async |connection: &mut PgConnection, text: String| {
+        sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await.unwrap()
+    };
+    run(connection, format!("PREPARE q ({types}) AS {text}")).await;
+    let mut steps = Vec::new();
+    for _ in 0..7 {
+        steps = run(connection, format!("EXPLAIN EXECUTE q ({values})")).await;
+    }
+    run(connection, "DEALLOCATE q".to_owned()).await;
+    steps.iter().map(|step| step.text(0).unwrap().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+fn types_and_values(values: &Values) -> (String, String) {
+    let one = |value: &Value| match value {
+        Value::Integer(value) => ("BIGINT", value.map_or("NULL".to_owned(), |value| value.to_string())),
+        Value::Text(value) => ("TEXT", value.as_ref().map_or("NULL".to_owned(), |value| format!("'{value}'"))),
+        Value::Bytes(_) => ("BYTEA", "NULL".to_owned()),
+    };
+    let (types, values): (Vec<_>, Vec<_>) = values.0.iter().map(one).unzip();
+    (types.join(", "), values.join(", "))
+}
+
+/// Runs a test on a connection of the store's pool.
+macro_rules! on_a_connection {
+    ($store:expr, |$connection:ident| $body:block) => {
+        $store
+            .connections
+            .read(move |$connection| {
+                Box::pin(async move {
+                    $body;
+                    Ok(())
+                })
+            })
+            .await
+            .unwrap()
+    };
+}
+
+/// Whether a plan has a step that reads all of something, or puts it in order, before it answers the first row.
+fn reads_all(plan: &str) -> bool {
+    ["Seq Scan", "Bitmap", "Hash Join", "Merge Join", "Sort  (", "Materialize"].iter().any(|step| plan.contains(step))
+}
+
+#[tokio::test]
+async fn each_query_that_loops_uses_its_index() {
+    let (store, database) = filled().await;
+    let queries = || {
+        let of_key = ("BIGINT", "4711");
+        let of_session = ("BYTEA, BIGINT", "decode(md5('s5'), 'hex'), 100");
+        [
+            (sql::EXECUTION_BY_KEY, of_key, "executions_key"),
+            (sql::EXECUTION_BY_UID, ("BYTEA", "decode(md5('7'), 'hex')"), "executions_uid"),
+            (sql::EXECUTION_BY_ID, ("TEXT, TEXT", "'default', 'e7'"), "executions_current_id"),
+            (
+                sql::EXECUTION_BY_REQUEST,
+                ("TEXT, TEXT, BYTEA", "'default', 'e7', decode(md5('r7'), 'hex')"),
+                "executions_request",
+            ),
+            (sql::DUE, ("BIGINT, BIGINT", "10000000, 256"), "executions_wake"),
+            (sql::READY, ("TEXT, TEXT, TEXT, BIGINT", "'queue-0', 'charge@1', '', 256"), "ready_pool"),
+            (sql::HELD_BY_SESSION, of_session, "held_session"),
+            (sql::HELD_BY_EXECUTION, of_key, "held_once"),
+            (sql::HELD_MISSING, ("BIGINT, BIGINT", "20000, 100"), "held_missing"),
+            (sql::HELD_OVERDUE, ("BIGINT, BIGINT", "20000, 100"), "held_beat"),
+            (sql::HISTORY, ("BIGINT, BIGINT, BIGINT, BIGINT", "4711, 4, 100, 1000000"), "history_fence"),
+            (sql::SESSIONS, ("BYTEA, BIGINT", "'\\x', 1000"), "sessions_id"),
+        ]
+    };
+    let many = || {
+        [
+            (&sql::NEWEST_NUMBERS, ("BIGINT[]", "ARRAY[7, 4711, 40000]"), ["executions_key", "history_fence"]),
+            (&sql::STILL_DUE, ("BIGINT[], BIGINT[]", "ARRAY[7, 4711], ARRAY[1000, 1000]"), ["executions_key"; 2]),
+            (
+                &sql::WAITING_POOLS,
+                ("TEXT[], TEXT[], TEXT[]", "ARRAY['queue-0', 'none'], ARRAY['charge@1', 'x@1'], ARRAY['', '']"),
+                ["ready_pool"; 2],
+            ),
+            (&sql::CONTACTS, ("BYTEA[], BIGINT[]", "ARRAY[decode(md5('s7'), 'hex')], ARRAY[5]"), ["sessions_id"; 2]),
+            (
+                &sql::HELD_DELETE,
+                ("BIGINT[], TEXT[], BIGINT[]", "ARRAY[10, 20], ARRAY['unit', 'unit'], ARRAY[1, 1]"),
+                ["held_once"; 2],
+            ),
+        ]
+    };
+    let ordered = || {
+        [
+            (sql::LOAD, ("BIGINT", "4711"), "history_fence"),
+            (sql::LOAD_TAIL, ("BIGINT, BIGINT", "4711, 5"), "history_fence"),
+            (sql::HELD_WITHOUT_SESSION, ("BIGINT", "100"), "held_session"),
+        ]
+    };
+    for analyzed in [false, true] {
+        if analyzed {
+            server::execute(&database.url(), "ANALYZE").await;
+        }
+        on_a_connection!(store, |connection| {
+            for (text, (types, values), index) in queries() {
+                let plan = plan(connection, text, types, values).await;
+                assert!(plan.contains(index) && !reads_all(&plan), "analyzed: {analyzed}\n{text}\n{plan}");
+            }
+            for (statement, (types, values), indexes) in many() {
+                let text = statement.with_arrays();
+                let plan = plan(connection, text.as_str(), types, values).await;
+                let uses_them = indexes.iter().all(|index| plan.contains(index));
+                assert!(uses_them && !reads_all(&plan), "analyzed: {analyzed}\n{}\n{plan}", text.as_str());
+            }
+            // What they put in order is what one execution has, or what sessions that are gone have held.
+            for (text, (types, values), index) in ordered() {
+                let plan = plan(connection, text, types, values).await.replace("Sort  (", "");
+                assert!(plan.contains(index) && !reads_all(&plan), "analyzed: {analyzed}\n{text}\n{plan}");
+            }
+        });
+    }
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_walks_the_index_of_its_filter() {
+    let (store, database) = filled().await;
+    let labels = vec![("tenant".to_owned(), "tenant-7".to_owned()), ("day".to_owned(), "1".to_owned())];
+    let tenant = vec![labels[0].clone()];
+    let states = |states: &[ExecutionState]| ListFilter { states: states.to_vec(), ..ListFilter::default() };
+    let workflow = Some("workflow-3".into());
+    let open = [ExecutionState::Running, ExecutionState::WindingDown];
+    let filters = [
+        (ListFilter::default(), "executions_start"),
+        (states(&[ExecutionState::Running]), "executions_state"),
+        (states(&open), "executions_state"),
+        (ListFilter { workflow: workflow.clone(), ..ListFilter::default() }, "executions_workflow"),
+        (ListFilter { workflow: workflow.clone(), ..states(&open) }, "executions_workflow"),
+        (ListFilter { workflow: workflow.clone(), ..states(&[ExecutionState::Failed]) }, "executions_state"),
+        (ListFilter { labels: tenant.clone(), ..ListFilter::default() }, "labels_once"),
+        (ListFilter { labels: tenant.clone(), ..states(&open) }, "labels_once"),
+        (ListFilter { labels: tenant, workflow, ..ListFilter::default() }, "labels_once"),
+        (ListFilter { labels, start_from: Some(Timestamp::default()), ..ListFilter::default() }, "labels_once"),
+    ];
+    for analyzed in [false, true] {
+        if analyzed {
+            server::execute(&database.url(), "ANALYZE").await;
+        }
+        let filters = filters.clone();
+        on_a_connection!(store, |connection| {
+            let many = [(ExecutionState::Running, 500_000), (ExecutionState::Failed, 600)].into();
+            let middle = ListCursor { start_time: Timestamp::from_micros(15_000_000), key: ExecutionKey(15_000) };
+            for (filter, index) in filters {
+                for after in [None, Some(middle)] {
+                    let (text, values) = list::statement(Dialect::Postgres, &filter, &many, after, 100);
+                    let (types, values) = types_and_values(&values);
+                    let plan = plan(connection, &text, &types, &values).await;
+                    assert!(
+                        plan.contains(index) && !reads_all(&plan),
+                        "analyzed: {analyzed}\n{filter:?}\n{text}\n{plan}"
+                    );
+                }
+            }
+        });
+    }
+    store.close().await.unwrap();
+}
