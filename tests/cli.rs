@@ -6,6 +6,8 @@
 mod harness;
 #[path = "cli/migrate.rs"]
 mod migrate;
+#[path = "cli/postgres.rs"]
+mod on_postgres;
 #[path = "support/postgres.rs"]
 mod postgres;
 #[path = "cli/secrets.rs"]

@@ -19,7 +19,17 @@ pub(super) async fn open(database: &Database, tuning: &Tuning) -> Result<Arc<dyn
                 sqlite::Options { unsafe_without_sync: tuning.unsafe_without_sync, ..sqlite::Options::default() };
             Ok(Arc::new(SqliteStore::open(path, options).await?))
         }
-        Database::Postgres(_) => Err(store::Error::Refused("PostgreSQL is not known yet".to_owned())),
+        Database::Postgres(url) => {
+            let wanted = &tuning.postgres;
+            let options = postgres::Options {
+                pool_size: wanted.connections,
+                committers: wanted.committers,
+                operation_timeout: wanted.timeout,
+                unsafe_without_sync: tuning.unsafe_without_sync,
+                ..postgres::Options::new(url.driver_url())
+            };
+            Ok(Arc::new(PostgresStore::open(options).await?))
+        }
     }
 }
 
@@ -70,7 +80,7 @@ pub(super) async fn executions(database: &Database) -> Result<u64, Error> {
     let count = async {
         let store: Arc<dyn Store> = match database {
             Database::Sqlite(path) => Arc::new(SqliteStore::open(path, sqlite::Options::default()).await?),
-            Database::Postgres(_) => return Err(store::Error::Refused("PostgreSQL is not known yet".to_owned())),
+            Database::Postgres(url) => Arc::new(PostgresStore::open(postgres::Options::new(url.driver_url())).await?),
         };
         let counts = store.count().await?;
         store.close().await?;

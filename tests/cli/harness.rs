@@ -24,6 +24,15 @@ pub(crate) fn orbit(arguments: &[&str]) -> Orbit {
     Orbit(command)
 }
 
+/// Waits until something holds.
+pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// How a run ended.
 pub(crate) struct Done {
     pub(crate) code: i32,
@@ -32,17 +41,27 @@ pub(crate) struct Done {
 }
 
 impl Orbit {
-    pub(crate) fn done(mut self) -> Done {
-        let output = self.0.output().unwrap();
-        Done {
+    pub(crate) fn done(self) -> Done {
+        Done::of(self.spawned())
+    }
+
+    /// Runs beside the test.
+    pub(crate) fn spawned(mut self) -> Child {
+        self.0.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+}
+
+impl Done {
+    /// The end of a run that was spawned.
+    pub(crate) fn of(child: Child) -> Self {
+        let output = child.wait_with_output().unwrap();
+        Self {
             code: output.status.code().expect("it ends by itself"),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
-}
 
-impl Done {
     pub(crate) fn stdout_json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
     }
@@ -82,6 +101,12 @@ impl Server {
     pub(crate) fn start() -> Self {
         let dir = Dir::new();
         let (child, address) = serve(&dir, "127.0.0.1:0");
+        Self { dir, address, child }
+    }
+
+    /// One that this command starts, with `-o json`.
+    pub(crate) fn started(command: Orbit, dir: Dir) -> Self {
+        let (child, address) = begin(command);
         Self { dir, address, child }
     }
 
@@ -140,8 +165,10 @@ impl Drop for Server {
 }
 
 fn serve(dir: &Dir, listen: &str) -> (Child, String) {
-    let mut command =
-        orbit(&["server", "--db", &dir.path("orbit.db"), "--listen", listen, "--log", "warn", "-o", "json"]);
+    begin(orbit(&["server", "--db", &dir.path("orbit.db"), "--listen", listen, "--log", "warn", "-o", "json"]))
+}
+
+fn begin(mut command: Orbit) -> (Child, String) {
     let mut child = command.0.stdout(Stdio::piped()).spawn().unwrap();
     let started: serde_json::Value = serde_json::from_str(&line(child.stdout.as_mut().unwrap())).unwrap();
     (child, started["address"].as_str().unwrap().to_owned())
