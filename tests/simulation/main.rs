@@ -3,7 +3,7 @@
 //! - [`executions`], [`workers`], [`presence`], [`faults`] and [`poison`] tell one story each: what a caller or a worker
 //!   sees.
 //! - [`cluster`] and [`nodes`] do so of several nodes on one store: the one of what nodes do for each other, the other
-//!   of what each of them answers.
+//!   of what each of them answers (once on PostgreSQL, in real time).
 //! - [`runs`] are random: a [`world`] outlives its servers, [`commands`] are sent into [`definitions`] made up for the
 //!   run, faults strike the store, and the [`journal`] of what was answered and the [`invariants`] of what is stored
 //!   must hold at every step. [`coverage`] counts what was met. A failure prints its seed; `SEED=` replays it.
@@ -23,6 +23,8 @@ mod journal;
 mod node;
 mod nodes;
 mod poison;
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod presence;
 mod random;
 mod runs;

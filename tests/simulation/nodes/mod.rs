@@ -13,7 +13,7 @@ use crate::harness::{Orbit, START};
 use orbit::clock::{SeededEntropy, TokioClock};
 use orbit::engine::{Config, Engine};
 use orbit::store::{
-    Faulty, MemoryStore,
+    Faulty, MemoryStore, Store,
     faulty::{Call, Fate},
 };
 use std::{
@@ -47,6 +47,11 @@ impl Deref for Node {
 
 impl Node {
     fn on(memory: &MemoryStore, number: usize) -> Self {
+        let memory = memory.another_node(number);
+        Self::with(Arc::new(memory.clone()), memory, number)
+    }
+
+    fn with(store: Arc<dyn Store>, memory: MemoryStore, number: usize) -> Self {
         let calls: Arc<Mutex<BTreeMap<&'static str, usize>>> = Arc::default();
         let plan: Arc<Mutex<Plan>> = Arc::new(Mutex::new(Box::new(|_| Fate::Works)));
         let (counted, asked) = (calls.clone(), plan.clone());
@@ -58,10 +63,9 @@ impl Node {
             *counted.lock().unwrap().entry(method).or_default() += 1;
             (asked.lock().unwrap())(call)
         };
-        let memory = memory.another_node(number);
         let clock = Arc::new(TokioClock::starting_at(START));
         let entropy = Arc::new(SeededEntropy::new(7 + 1_000 * u64::try_from(number).unwrap()));
-        let store = Arc::new(Faulty::new(Arc::new(memory.clone()), fate));
+        let store = Arc::new(Faulty::new(store, fate));
         let engine = Engine::start(store, clock.clone(), entropy, Config::default());
         Self { orbit: Orbit { engine, memory, clock }, calls, plan }
     }

@@ -5,10 +5,14 @@
 //! one sender in their order; a unit's result is accepted once; a history has no gap.
 
 use super::{Node, nodes};
-use crate::{harness::*, random::Random};
+use crate::{harness::*, postgres::fresh_database, random::Random};
 use orbit::domain::{Event, EventKind, Payload, Rejection, ReportOutcome};
 use orbit::engine::Error;
-use orbit::store::faulty::{Call, Fate};
+use orbit::store::{
+    MemoryStore, PostgresStore,
+    faulty::{Call, Fate},
+    postgres::Options,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard},
@@ -237,9 +241,8 @@ fn weather(mut random: Random) -> impl FnMut(Call<'_>) -> Fate + Send {
     }
 }
 
-async fn run(seed: u64) -> Met {
+async fn run(seed: u64, nodes: [Node; 3]) -> Met {
     let mut random = Random::new(seed);
-    let nodes = nodes();
     nodes[0].deploy("w", LINES).await;
     for (number, id) in IDS.iter().enumerate() {
         nodes[number].start("w", id).await;
@@ -338,7 +341,7 @@ fn k15_every_node_tells_the_truth_whatever_the_others_do() {
     for seed in seeds {
         let _seed = Seed(seed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        let run = runtime.block_on(run(seed));
+        let run = runtime.block_on(async { run(seed, nodes()).await });
         met.signals += run.signals;
         met.accepted += run.accepted;
         met.tails += run.tails;
@@ -348,4 +351,26 @@ fn k15_every_node_tells_the_truth_whatever_the_others_do() {
         runs == 1 || met.signals > 20 * runs && met.accepted > 5 * runs && met.tails > 20 * runs,
         "{met:?} in {runs} runs"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn k15_every_node_tells_the_truth_on_postgresql() {
+    for seed in 1..=2 {
+        let _seed = Seed(seed);
+        let database = fresh_database().await;
+        let mut nodes = Vec::new();
+        for number in 0..3 {
+            let store = PostgresStore::open(Options::new(database.url())).await.unwrap();
+            nodes.push(Node::with(Arc::new(store), MemoryStore::new(), number));
+        }
+        let nodes: [Node; 3] = nodes.try_into().ok().unwrap();
+        let engines = nodes.each_ref().map(|node| node.engine.clone());
+        let met = run(seed, nodes).await;
+        assert!(met.signals > 5 && met.tails > 5, "{met:?}");
+        for engine in engines {
+            let store = engine.store().clone();
+            engine.shutdown().await;
+            store.close().await.unwrap();
+        }
+    }
 }
