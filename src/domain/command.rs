@@ -67,8 +67,9 @@ pub enum Command {
     /// A caller terminates.
     Terminate { reason: Arc<str>, request: Option<RequestKey> },
     /// Time has passed: does all that is due. `held` are the deliveries due for their first check that a worker is
-    /// known to hold; the others that are due are lost.
-    Wake { held: Vec<DeliveryRef> },
+    /// known to hold; the others that are due are lost, but for those of which it cannot be told yet: `early` ones stay
+    /// due.
+    Wake { held: Vec<DeliveryRef>, early: Vec<DeliveryRef> },
 }
 
 /// What came of a command.

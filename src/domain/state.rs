@@ -367,9 +367,9 @@ impl State {
         Some(DeliveryRef { unit: self.step(index).id.clone(), delivery })
     }
 
-    /// The earliest timer, if it is due.
-    pub(in crate::domain) fn first_due(&self, now: Timestamp) -> Option<Due> {
-        self.indexes.timers.first().filter(|(time, _, _)| *time <= now)
+    /// The timers that are due, earliest first.
+    pub(in crate::domain) fn due(&self, now: Timestamp) -> impl Iterator<Item = Due> + '_ {
+        self.indexes.timers.until(now)
     }
 
     /// What is to be done at once, in the order of its importance.

@@ -123,7 +123,7 @@ impl Engine {
         let tasks = TaskTracker::new();
         let node = entropy.uuid();
         let members = Arc::new(membership::Membership::new(node, EVENT_LEVEL));
-        let steadiness = sessions::Steadiness::new(config.presence_interval(), clock.monotonic());
+        let steadiness = sessions::Steadiness::new(config.presence_interval(), clock.monotonic(), clock.now());
         let (dispatch, returned) = Dispatch::new(members.clone());
         let core = Arc::new(Core {
             committer: committer::Committer::start(&store, &tasks),

@@ -287,6 +287,8 @@ impl Sessions {
             }
             held.extend(inner.tokens.rows_to_write(session.row.id, third));
         }
+        // In one order at all nodes, so that two that write at the same time do not wait for each other.
+        held.sort_by(|a, b| (a.execution, &a.unit, a.delivery).cmp(&(b.execution, &b.unit, b.delivery)));
         (contacts, held)
     }
 

@@ -23,6 +23,17 @@ const TRIES_MAX: u32 = 8;
 /// 0.5 s, long enough for a burst of another node's, short enough for who waits.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
+/// Pause before a wake-up that could not be judged yet comes again: an outage that it waits out lasts seconds.
+const LATER: Duration = Duration::from_secs(1);
+
+/// What is known of deliveries that are due for their first check.
+struct Checks {
+    /// A worker holds them.
+    held: Vec<DeliveryRef>,
+    /// It cannot be told yet.
+    early: Vec<DeliveryRef>,
+}
+
 /// Runs turns until the mailbox is empty.
 pub(super) async fn run(core: Arc<Core>, mailbox: Arc<Mailbox>) {
     let mut busy = Busy { core: &core, mailbox: &mailbox, is_over: false };
@@ -73,8 +84,8 @@ impl Core {
             };
             // One time for both: a check that becomes due while the rows are read is not judged by them.
             let context = Context { now: self.clock.now(), settings: self.config.settings };
-            let held = match self.held_for_checks(&loaded, &items, &context).await {
-                Ok(held) => held,
+            let checks = match self.first_checks(&loaded, &items, &context).await {
+                Ok(checks) => checks,
                 Err(error) => {
                     self.put_to_rest(mailbox, loaded);
                     return self.refuse(key, items, &error);
@@ -86,7 +97,7 @@ impl Core {
 
             let mut draft = Draft::new(Vec::new());
             let decided = std::panic::catch_unwind(AssertUnwindSafe(|| {
-                self.decide_all(&mut draft, &mut loaded, &mut items, held.as_deref(), &context)
+                self.decide_all(&mut draft, &mut loaded, &mut items, &checks, &context)
             }));
             let Ok(answers) = decided else {
                 self.cache.drop_state(key);
@@ -199,7 +210,7 @@ impl Core {
         draft: &mut Draft,
         hot: &mut Hot,
         items: &mut [Item],
-        held: Option<&[DeliveryRef]>,
+        checks: &Checks,
         context: &Context,
     ) -> Vec<Result<Outcome, Error>> {
         let mut answers = Vec::with_capacity(items.len());
@@ -215,13 +226,11 @@ impl Core {
                 Item::Wake { .. } => {
                     // A wake-up that came early, or for an older row, is no reason to write.
                     let is_due = hot.row.wake_time.is_some_and(|time| time <= context.now) || hot.state.work_due_now();
-                    match held {
-                        Some(held) if is_due => {
-                            let wake = Command::Wake { held: held.to_vec() };
-                            draft.decide(&mut hot.state, wake, context).map_err(Error::from)
-                        }
-                        // It comes again.
-                        Some(_) | None => Ok(Outcome::Done),
+                    if is_due {
+                        let wake = Command::Wake { held: checks.held.clone(), early: checks.early.clone() };
+                        draft.decide(&mut hot.state, wake, context).map_err(Error::from)
+                    } else {
+                        Ok(Outcome::Done)
                     }
                 }
                 Item::Hand { unit, reservation, .. } => match reservation.take() {
@@ -239,30 +248,24 @@ impl Core {
         answers
     }
 
-    /// Which of the deliveries that are due for their first check a worker is known to hold; nothing while that cannot
-    /// be told, since workers that live may not have been heard yet: the wake-up is for later then.
-    async fn held_for_checks(
-        &self,
-        hot: &Hot,
-        items: &[Item],
-        context: &Context,
-    ) -> Result<Option<Vec<DeliveryRef>>, Error> {
+    /// What is known of the deliveries that are due for their first check. One that was out for too little time in which
+    /// workers could be heard cannot be judged: its worker may live and have had nobody to tell.
+    async fn first_checks(&self, hot: &Hot, items: &[Item], context: &Context) -> Result<Checks, Error> {
         let is_waking = items.iter().any(|item| matches!(item, Item::Wake { .. }));
         let due = if is_waking { hot.state.checks_due(context.now) } else { Vec::new() };
-        if due.is_empty() {
-            return Ok(Some(Vec::new()));
-        }
         let timeout = context.settings.session_timeout;
-        let steadiness = self.sessions.steadiness();
         let is_early = |delivery: &DeliveryRef| {
             let timeout = hot.state.heartbeat_timeout(delivery).map_or(timeout, |heartbeat| heartbeat.min(timeout));
-            hot.state.dispatch_time(delivery).is_some_and(|time| steadiness.age(time, context.now) < timeout)
+            let attended = |time| self.sessions.steadiness().attended(time, context.now);
+            hot.state.dispatch_time(delivery).is_some_and(|time| attended(time) < timeout)
         };
-        if !steadiness.has_heard_all(self.clock.monotonic(), timeout / 3) || due.iter().any(is_early) {
-            return Ok(None);
+        let (early, due): (Vec<_>, Vec<_>) = due.into_iter().partition(is_early);
+        if due.is_empty() {
+            return Ok(Checks { held: Vec::new(), early });
         }
         let rows = self.store.held_by_execution(hot.row.key).await.map_err(Error::Store)?;
-        Ok(Some(rows.into_iter().map(|row| DeliveryRef { unit: row.unit, delivery: row.delivery }).collect()))
+        let held = rows.into_iter().map(|row| DeliveryRef { unit: row.unit, delivery: row.delivery }).collect();
+        Ok(Checks { held, early })
     }
 
     /// Everything that follows a commit: tasks leave, waiting units become known, timers and watchers hear of it.
@@ -351,7 +354,7 @@ impl Core {
                 // It was early: another node may have moved what is due, and may be gone before it is. Or it cannot be
                 // judged yet.
                 Item::Wake { .. } => {
-                    let earliest = self.clock.now() + self.config.retry_pause;
+                    let earliest = self.clock.now() + LATER;
                     let is_due = |time: Timestamp| time <= self.clock.now();
                     let next = hot.row.wake_time.map(|time| if is_due(time) { earliest } else { time });
                     self.timers.note(hot.row.key, next);

@@ -25,8 +25,9 @@ use tokio::sync::oneshot;
 pub(crate) const NODES_MAX: usize = 3;
 /// How late anything that is due may be while a node is healthy.
 const LATENESS_MAX: Duration = Duration::from_secs(3);
-/// How long a node must have been healthy for that: until it has seen who else lives, and scanned.
-const SETTLED: Duration = Duration::from_secs(6);
+/// How long a node must have been healthy for that: until it has seen who else lives, has scanned, and has heard of all
+/// tasks that workers hold, which takes a session timeout.
+const SETTLED: Duration = Duration::from_secs(10);
 /// Longest that the scene waits for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 

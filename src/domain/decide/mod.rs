@@ -103,7 +103,7 @@ impl<'a> Decision<'a> {
             Command::Terminate { reason, request } => {
                 self.once(request, |decision| decision.terminate(reason, request))?
             }
-            Command::Wake { held } => self.wake(held),
+            Command::Wake { held, early } => self.wake(held, early),
         };
         self.settle();
         Ok(outcome)

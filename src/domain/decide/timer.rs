@@ -6,28 +6,37 @@
 
 use super::Decision;
 use crate::domain::definition::StepIndex;
-use crate::domain::state::{Timer, task_of};
+use crate::domain::state::{Due, Timer, task_of};
 use crate::domain::{Cause, DeliveryRef, EndReason, EventKind, Outcome, Payload, code};
 use std::collections::HashSet;
 
 impl Decision<'_> {
     /// Does all that is due, as far as one decision goes. A wake-up that finds nothing due writes `Woke`, which is what
-    /// moves the execution's stored wake-up time.
-    pub(super) fn wake(&mut self, held: Vec<DeliveryRef>) -> Outcome {
+    /// moves the execution's stored wake-up time; not where checks that are too early leave something due.
+    pub(super) fn wake(&mut self, held: Vec<DeliveryRef>, early: Vec<DeliveryRef>) -> Outcome {
         if self.state.is_closed() {
             return Outcome::Done;
         }
         let held: HashSet<DeliveryRef> = held.into_iter().collect();
+        let early: HashSet<DeliveryRef> = early.into_iter().collect();
         self.settle();
         while self.has_room() {
-            let Some((_, timer, index)) = self.state.first_due(self.now) else { break };
+            let Some((_, timer, index)) = self.state.due(self.now).find(|due| !self.is_early(due, &early)) else {
+                break;
+            };
             self.fire(timer, index, &held);
             self.settle();
         }
-        if self.events.is_empty() {
+        if self.events.is_empty() && early.is_empty() {
             self.emit(EventKind::Woke);
         }
         Outcome::Done
+    }
+
+    fn is_early(&self, due: &Due, early: &HashSet<DeliveryRef>) -> bool {
+        let (_, timer, index) = *due;
+        timer == Timer::Check
+            && index.and_then(|index| self.state.delivery_out(index)).is_some_and(|delivery| early.contains(&delivery))
     }
 
     fn fire(&mut self, timer: Timer, index: Option<StepIndex>, held: &HashSet<DeliveryRef>) {

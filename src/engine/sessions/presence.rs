@@ -18,7 +18,7 @@ pub(super) async fn run(core: Arc<Core>) {
         }
         match core.write_presence().await {
             Ok(()) => {
-                core.sessions.steadiness().worked(core.clock.monotonic());
+                core.sessions.steadiness().worked(core.clock.monotonic(), core.clock.now());
                 core.duty_done("presence");
             }
             Err(error) => {

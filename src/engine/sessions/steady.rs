@@ -13,8 +13,8 @@ use std::{
 
 /// Rounds after which presence counts as interrupted if none has worked.
 const ROUNDS_MISSED_MAX: u32 = 5;
-/// Leaps that are remembered; there is one each time that a node joins whose time is ahead.
-const LEAPS_MAX: usize = 8;
+/// Leaps, and absences, that are remembered. Of more, the oldest are forgotten: what is so old is seldom judged.
+const GAPS_MAX: usize = 32;
 /// What moves a node's time by less is no leap: nodes drift apart by as much between two rounds.
 pub(in crate::engine) const LEAP_MIN: Duration = Duration::from_secs(1);
 
@@ -29,16 +29,58 @@ pub(in crate::engine) struct Steadiness {
 struct Inner {
     /// Since when it has been steady, by monotonic time.
     since: Duration,
-    /// When it last worked.
+    /// When it last worked, by monotonic time and by the node's.
     worked: Duration,
-    /// Times that never were, by when they ended: nothing happened between the two.
-    leaps: Vec<(Timestamp, Timestamp)>,
+    worked_now: Timestamp,
+    /// Whether a round has failed since.
+    has_failed: bool,
+    /// Times that never were: nothing happened in them.
+    leaps: Gaps,
+    /// Times in which this node could not hear of workers, or others not of it; leaps too.
+    absences: Gaps,
+}
+
+/// Spans of time, apart from each other and in order.
+#[derive(Debug, Default)]
+struct Gaps(Vec<(Timestamp, Timestamp)>);
+
+impl Gaps {
+    fn add(&mut self, from: Timestamp, to: Timestamp) {
+        let (mut from, mut to) = (from, to);
+        self.0.retain(|(earlier_from, earlier_to)| {
+            let is_apart = *earlier_to < from || to < *earlier_from;
+            if !is_apart {
+                (from, to) = (from.min(*earlier_from), to.max(*earlier_to));
+            }
+            is_apart
+        });
+        self.0.push((from, to));
+        self.0.sort_unstable();
+        if self.0.len() > GAPS_MAX {
+            self.0.remove(0);
+        }
+    }
+
+    /// The time from one moment to another, gaps left out.
+    fn outside(&self, from: Timestamp, to: Timestamp) -> Duration {
+        let inside: Duration = self.0.iter().map(|(begin, end)| to.min(*end).since(from.max(*begin))).sum();
+        to.since(from).saturating_sub(inside)
+    }
 }
 
 impl Steadiness {
     /// Begins now, with a round every `interval`.
-    pub(in crate::engine) fn new(interval: Duration, monotonic: Duration) -> Self {
-        let inner = Inner { since: monotonic, worked: monotonic, leaps: Vec::new() };
+    pub(in crate::engine) fn new(interval: Duration, monotonic: Duration, now: Timestamp) -> Self {
+        // Before its start a node has heard nothing.
+        let absences = Gaps(vec![(Timestamp::from_micros(i64::MIN), now)]);
+        let inner = Inner {
+            since: monotonic,
+            worked: monotonic,
+            worked_now: now,
+            has_failed: false,
+            leaps: Gaps::default(),
+            absences,
+        };
         Self { interval, inner: Mutex::new(inner) }
     }
 
@@ -46,34 +88,37 @@ impl Steadiness {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_late(&self, inner: &Inner, monotonic: Duration) -> bool {
+        monotonic.saturating_sub(inner.worked) > self.interval * ROUNDS_MISSED_MAX
+    }
+
     /// A round of presence worked.
-    pub(super) fn worked(&self, monotonic: Duration) {
+    pub(super) fn worked(&self, monotonic: Duration, now: Timestamp) {
         let mut inner = self.lock();
-        if monotonic.saturating_sub(inner.worked) > self.interval * ROUNDS_MISSED_MAX {
-            inner.since = monotonic;
+        if self.is_late(&inner, monotonic) {
+            (inner.since, inner.has_failed) = (monotonic, true);
         }
-        inner.worked = monotonic;
+        if std::mem::take(&mut inner.has_failed) {
+            let from = inner.worked_now;
+            inner.absences.add(from, now);
+        }
+        (inner.worked, inner.worked_now) = (monotonic, now);
     }
 
     /// A round failed: what was to be heard in it may have been missed.
     pub(super) fn failed(&self, monotonic: Duration) {
-        self.lock().since = monotonic;
+        let mut inner = self.lock();
+        (inner.since, inner.has_failed) = (monotonic, true);
     }
 
     /// Since when presence has been steady; nothing if it is not.
     pub(in crate::engine) fn since(&self, monotonic: Duration) -> Option<Duration> {
         let mut inner = self.lock();
-        if monotonic.saturating_sub(inner.worked) > self.interval * ROUNDS_MISSED_MAX {
-            inner.since = monotonic;
+        if self.is_late(&inner, monotonic) {
+            (inner.since, inner.has_failed) = (monotonic, true);
             return None;
         }
         Some(inner.since)
-    }
-
-    /// Whether every worker that lives has had the time to say what it holds, and its word to be stored.
-    pub(in crate::engine) fn has_heard_all(&self, monotonic: Duration, heartbeat_interval: Duration) -> bool {
-        let needed = heartbeat_interval + self.interval * 2;
-        self.since(monotonic).is_some_and(|since| monotonic.saturating_sub(since) >= needed)
     }
 
     /// The time of this or another node went from one moment to another at once.
@@ -83,27 +128,23 @@ impl Steadiness {
         }
         let mut inner = self.lock();
         // Nodes that leap together tell of the same leap.
-        let (mut from, mut to) = (from, to);
-        inner.leaps.retain(|(earlier_from, earlier_to)| {
-            let is_apart = *earlier_to < from || to < *earlier_from;
-            if !is_apart {
-                (from, to) = (from.min(*earlier_from), to.max(*earlier_to));
-            }
-            is_apart
-        });
-        inner.leaps.push((from, to));
-        inner.leaps.sort_unstable();
-        if inner.leaps.len() > LEAPS_MAX {
-            inner.leaps.remove(0);
-        }
+        inner.leaps.add(from, to);
+        inner.absences.add(from, to);
         tracing::warn!(?from, ?to, "the time of this or another node leapt ahead");
     }
 
     /// How long ago a time was that this or another node wrote, leaps left out.
     pub(in crate::engine) fn age(&self, time: Timestamp, now: Timestamp) -> Duration {
+        self.lock().leaps.outside(time, now)
+    }
+
+    /// For how much of the time since then workers could be heard: neither before this node's start, nor while presence
+    /// did not work.
+    pub(in crate::engine) fn attended(&self, time: Timestamp, now: Timestamp) -> Duration {
         let inner = self.lock();
-        let leapt: Duration = inner.leaps.iter().map(|(from, to)| now.min(*to).since(time.max(*from))).sum();
-        now.since(time).saturating_sub(leapt)
+        // The round that is late, or has failed, ends its absence only once one works.
+        let until = if inner.has_failed { inner.worked_now } else { now };
+        inner.absences.outside(time, until)
     }
 }
 
@@ -117,43 +158,55 @@ mod tests {
         Timestamp::from_micros(second * 1_000_000)
     }
 
+    /// Begins at second 100 by monotonic time, and 1,000 by the node's.
     fn steadiness() -> Steadiness {
-        Steadiness::new(SECOND, 100 * SECOND)
+        Steadiness::new(SECOND, 100 * SECOND, at(1_000))
+    }
+
+    fn works(steadiness: &Steadiness, seconds: std::ops::Range<u32>) {
+        for second in seconds {
+            steadiness.worked(second * SECOND, at(900 + i64::from(second)));
+        }
     }
 
     #[test]
     fn presence_is_steady_while_its_rounds_work_and_come_in_time() {
         let steadiness = steadiness();
-        for second in 101..110 {
-            steadiness.worked(second * SECOND);
-        }
+        works(&steadiness, 101..110);
         assert_eq!(steadiness.since(110 * SECOND), Some(100 * SECOND));
         steadiness.failed(110 * SECOND);
-        steadiness.worked(111 * SECOND);
+        works(&steadiness, 111..112);
         assert_eq!(steadiness.since(112 * SECOND), Some(110 * SECOND), "a failure interrupts it");
         assert_eq!(steadiness.since(117 * SECOND), None, "and so does a round that does not come");
-        steadiness.worked(200 * SECOND);
+        works(&steadiness, 200..201);
         assert_eq!(steadiness.since(201 * SECOND), Some(200 * SECOND), "or comes late");
     }
 
     #[test]
-    fn all_are_heard_after_a_heartbeat_and_two_rounds() {
+    fn only_time_in_which_presence_worked_counts_as_attended() {
         let steadiness = steadiness();
-        for second in 101..120 {
-            steadiness.worked(second * SECOND);
-            assert_eq!(steadiness.has_heard_all(second * SECOND, 10 * SECOND), second >= 112, "second {second}");
-        }
+        works(&steadiness, 101..111);
+        assert_eq!(steadiness.attended(at(990), at(1_010)), 10 * SECOND, "not before the start");
+        steadiness.failed(111 * SECOND);
+        assert_eq!(steadiness.attended(at(1_005), at(1_015)), 5 * SECOND, "an outage goes on until a round works");
+        works(&steadiness, 120..130);
+        assert_eq!(steadiness.attended(at(1_005), at(1_029)), 14 * SECOND);
+        assert_eq!(steadiness.age(at(1_005), at(1_029)), 24 * SECOND, "while time passes all the same");
+        works(&steadiness, 300..310);
+        assert_eq!(steadiness.attended(at(1_029), at(1_209)), 9 * SECOND, "a process that was stopped was absent");
     }
 
     #[test]
     fn what_was_written_before_a_leap_is_as_old_as_without_it() {
         let steadiness = steadiness();
         steadiness.leapt(at(1_000), at(1_300));
-        assert_eq!(steadiness.age(at(990), at(995)), 5 * SECOND);
+        for judge in [Steadiness::age, Steadiness::attended] {
+            assert_eq!(judge(&steadiness, at(1_000), at(1_305)), 5 * SECOND);
+            assert_eq!(judge(&steadiness, at(1_299), at(1_305)), 5 * SECOND, "by a node that was ahead");
+            assert_eq!(judge(&steadiness, at(1_302), at(1_305)), 3 * SECOND);
+            assert_eq!(judge(&steadiness, at(1_400), at(1_305)), Duration::ZERO);
+        }
         assert_eq!(steadiness.age(at(990), at(1_305)), 15 * SECOND);
-        assert_eq!(steadiness.age(at(1_299), at(1_305)), 5 * SECOND, "by a node that was ahead");
-        assert_eq!(steadiness.age(at(1_302), at(1_305)), 3 * SECOND);
-        assert_eq!(steadiness.age(at(1_400), at(1_305)), Duration::ZERO);
     }
 
     #[test]
@@ -170,10 +223,11 @@ mod tests {
     #[test]
     fn leaps_are_remembered_within_a_bound() {
         let steadiness = steadiness();
-        for number in 0..100 {
+        for number in 2..200 {
             steadiness.leapt(at(number * 1_000), at(number * 1_000 + 100));
         }
-        assert_eq!(steadiness.lock().leaps.len(), LEAPS_MAX);
-        assert_eq!(steadiness.age(at(98_990), at(99_110)), 20 * SECOND);
+        assert_eq!(steadiness.lock().leaps.0.len(), GAPS_MAX);
+        assert_eq!(steadiness.lock().absences.0.len(), GAPS_MAX);
+        assert_eq!(steadiness.age(at(198_990), at(199_110)), 20 * SECOND);
     }
 }

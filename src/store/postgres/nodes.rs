@@ -49,8 +49,11 @@ const CLAIM: &str = concat!(
      seen = excluded.seen RETURNING slot"
 );
 
+/// What a live node wrote is as old as its row: without that, each node would begin up to a second behind the others.
 const NEWEST_NOW: &str = concat!(
-    "SELECT coalesce((SELECT max(now) FROM nodes WHERE seen >= ",
+    "SELECT coalesce((SELECT max(now + ",
+    clock!(),
+    " - seen) FROM nodes WHERE seen >= ",
     clock!(),
     " - ",
     silence!(),

@@ -143,11 +143,11 @@ pub(super) fn terminate() -> Command {
 }
 
 pub(super) fn wake() -> Command {
-    Command::Wake { held: Vec::new() }
+    Command::Wake { held: Vec::new(), early: Vec::new() }
 }
 
 pub(super) fn wake_holding(held: &[(&str, u32)]) -> Command {
-    Command::Wake { held: held.iter().map(|(unit, delivery)| reference(unit, *delivery)).collect() }
+    Command::Wake { held: held.iter().map(|(unit, delivery)| reference(unit, *delivery)).collect(), early: Vec::new() }
 }
 
 // Outcomes.

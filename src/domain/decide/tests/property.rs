@@ -120,7 +120,7 @@ fn random_command(random: &mut Random, run: &Run, now: f64) -> Command {
         17 if random.one_in(20) => terminate(),
         _ => {
             let due = run.state.checks_due(at(now));
-            Command::Wake { held: due.into_iter().filter(|_| random.one_in(2)).collect() }
+            Command::Wake { held: due.into_iter().filter(|_| random.one_in(2)).collect(), early: Vec::new() }
         }
     }
 }

@@ -135,6 +135,18 @@ fn a_delivery_that_is_not_heard_of_at_its_first_check_is_lost() {
 }
 
 #[test]
+fn a_first_check_that_is_too_early_stays_due_and_holds_up_nothing_else() {
+    let mut run =
+        Run::start("tasks: {t@1: {}}\nsteps:\n  - {id: a, task: t@1}\n  - {id: b, sleep: {for: 35s}}\n", "{}");
+    run.at(1.0, dispatch("a"));
+    let too_early = || Command::Wake { held: Vec::new(), early: vec![reference("a", 1)] };
+    assert_eq!(run.at(31.0, too_early()), [""; 0]);
+    assert_eq!(run.at(35.0, too_early()), ["b succeeded null"]);
+    assert_eq!(run.state.deadline(), Some(at(31.0)));
+    assert_eq!(run.at(40.0, wake()), ["a ended 1 NotListed"]);
+}
+
+#[test]
 fn a_delivery_that_is_held_at_its_first_check_is_its_sessions_from_then_on() {
     let mut run = Run::start(ONE, "{}");
     run.at(1.0, dispatch("a"));
