@@ -256,7 +256,8 @@ impl Core {
         let timeout = context.settings.session_timeout;
         let is_early = |delivery: &DeliveryRef| {
             let timeout = hot.state.heartbeat_timeout(delivery).map_or(timeout, |heartbeat| heartbeat.min(timeout));
-            let attended = |time| self.sessions.steadiness().attended(time, context.now);
+            let monotonic = self.clock.monotonic();
+            let attended = |time| self.sessions.steadiness().attended(time, context.now, monotonic);
             hot.state.dispatch_time(delivery).is_some_and(|time| attended(time) < timeout)
         };
         let (early, due): (Vec<_>, Vec<_>) = due.into_iter().partition(is_early);

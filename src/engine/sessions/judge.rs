@@ -40,14 +40,12 @@ struct Judge {
     sights: BTreeMap<SessionId, Sight>,
     /// Sessions without a row that have held rows, and since when.
     orphans: BTreeMap<SessionId, Duration>,
-    last_round: Duration,
 }
 
 /// Runs until the engine stops.
 pub(super) async fn run(core: Arc<Core>) {
     let interval = core.config.presence_interval();
-    let last_round = core.clock.monotonic();
-    let mut judge = Judge { core: core.clone(), sights: BTreeMap::new(), orphans: BTreeMap::new(), last_round };
+    let mut judge = Judge { core: core.clone(), sights: BTreeMap::new(), orphans: BTreeMap::new() };
     let mut round = 0_u32;
     loop {
         tokio::select! {
@@ -108,11 +106,7 @@ impl Judge {
     async fn end_silent(&mut self) -> Result<(), Error> {
         let core = self.core.clone();
         let now = core.clock.monotonic();
-        // A loop that was held up for long, while it read too, cannot tell silence from its own absence.
-        if now.saturating_sub(self.last_round) > core.config.presence_interval() * 5 {
-            core.sessions.steadiness().failed(now);
-        }
-        self.last_round = now;
+        // Asked after the sessions were read: a process that was stopped meanwhile has written no presence since.
         let steady_since = core.sessions.steadiness().since(now);
         let timeout = core.config.settings.session_timeout;
         let live = core.members.live();

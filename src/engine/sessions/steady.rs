@@ -139,11 +139,12 @@ impl Steadiness {
     }
 
     /// For how much of the time since then workers could be heard: neither before this node's start, nor while presence
-    /// did not work.
-    pub(in crate::engine) fn attended(&self, time: Timestamp, now: Timestamp) -> Duration {
+    /// did not work. `monotonic` is now, too.
+    pub(in crate::engine) fn attended(&self, time: Timestamp, now: Timestamp, monotonic: Duration) -> Duration {
         let inner = self.lock();
         // The round that is late, or has failed, ends its absence only once one works.
-        let until = if inner.has_failed { inner.worked_now } else { now };
+        let is_absent = inner.has_failed || self.is_late(&inner, monotonic);
+        let until = if is_absent { inner.worked_now } else { now };
         inner.absences.outside(time, until)
     }
 }
@@ -186,25 +187,24 @@ mod tests {
     fn only_time_in_which_presence_worked_counts_as_attended() {
         let steadiness = steadiness();
         works(&steadiness, 101..111);
-        assert_eq!(steadiness.attended(at(990), at(1_010)), 10 * SECOND, "not before the start");
+        assert_eq!(steadiness.attended(at(990), at(1_010), 110 * SECOND), 10 * SECOND, "not before the start");
         steadiness.failed(111 * SECOND);
-        assert_eq!(steadiness.attended(at(1_005), at(1_015)), 5 * SECOND, "an outage goes on until a round works");
+        assert_eq!(steadiness.attended(at(1_005), at(1_015), 115 * SECOND), 5 * SECOND, "an outage goes on until a round works");
         works(&steadiness, 120..130);
-        assert_eq!(steadiness.attended(at(1_005), at(1_029)), 14 * SECOND);
+        assert_eq!(steadiness.attended(at(1_005), at(1_029), 129 * SECOND), 14 * SECOND);
+        assert_eq!(steadiness.attended(at(1_005), at(1_199), 299 * SECOND), 14 * SECOND, "before anybody has noticed");
         assert_eq!(steadiness.age(at(1_005), at(1_029)), 24 * SECOND, "while time passes all the same");
         works(&steadiness, 300..310);
-        assert_eq!(steadiness.attended(at(1_029), at(1_209)), 9 * SECOND, "a process that was stopped was absent");
+        assert_eq!(steadiness.attended(at(1_029), at(1_209), 309 * SECOND), 9 * SECOND, "a process that was stopped was absent");
     }
 
     #[test]
     fn what_was_written_before_a_leap_is_as_old_as_without_it() {
         let steadiness = steadiness();
         steadiness.leapt(at(1_000), at(1_300));
-        for judge in [Steadiness::age, Steadiness::attended] {
-            assert_eq!(judge(&steadiness, at(1_000), at(1_305)), 5 * SECOND);
-            assert_eq!(judge(&steadiness, at(1_299), at(1_305)), 5 * SECOND, "by a node that was ahead");
-            assert_eq!(judge(&steadiness, at(1_302), at(1_305)), 3 * SECOND);
-            assert_eq!(judge(&steadiness, at(1_400), at(1_305)), Duration::ZERO);
+        for (time, age) in [(1_000, 5), (1_299, 5), (1_302, 3), (1_400, 0)] {
+            assert_eq!(steadiness.age(at(time), at(1_305)), age * SECOND, "{time}");
+            assert_eq!(steadiness.attended(at(time), at(1_305), 105 * SECOND), age * SECOND, "{time}");
         }
         assert_eq!(steadiness.age(at(990), at(1_305)), 15 * SECOND);
     }
