@@ -11,6 +11,8 @@
 //!   of it. New executions get their keys before they are sorted.
 //! - All parts see the database as it was before the statement. So no part may look for a row that another one writes.
 //! - What each part changed is counted in the answer.
+//! - Every way to a row leads through a key, by the form of the text: a plan is made once and lives long, and a planner that
+//!   sees empty tables would rather read them whole.
 
 use super::connection::Values;
 use crate::domain::Timestamp;
@@ -385,7 +387,10 @@ fn companions(text: &mut Text) {
         "taken",
         Change::ReadyDeleted,
         &["unit"],
-        "DELETE FROM ready AS r USING LIST AS v WHERE r.execution_key = v.key AND r.unit = v.unit",
+        // By place, so that each is one look through the key, whatever the planner thinks of a table that was empty when it
+        // looked. The place holds: whoever wins a fence sees all that those before wrote, and nobody else moves the rows.
+        "DELETE FROM ready WHERE ctid = ANY (ARRAY(SELECT (SELECT r.ctid FROM ready AS r WHERE r.execution_key = v.key \
+           AND r.unit = v.unit LIMIT 1) FROM LIST AS v))",
     );
     text.companion(
         Part::ReadyAdded,
@@ -397,15 +402,21 @@ fn companions(text: &mut Text) {
          ON CONFLICT (execution_key, unit) DO UPDATE SET queue = excluded.queue, contract = excluded.contract, \
          language = excluded.language, priority = excluded.priority, ready_time = excluded.ready_time",
     );
-    text.companion(
-        Part::Rows,
-        "changed",
-        Change::ExecutionUpdated,
-        &["state", "close_time", "is_woken", "wake_time"],
-        "UPDATE executions AS e SET state = coalesce(v.state, e.state), \
-         close_time = CASE WHEN v.state IS NULL THEN e.close_time ELSE v.close_time END, \
-         wake_time = CASE v.is_woken WHEN 1 THEN v.wake_time ELSE e.wake_time END FROM LIST AS v WHERE e.key = v.key",
-    );
+    if text.has(Part::Rows) {
+        let places = text.places(5);
+        // Only executions that were there before, whose name is their key. What looks superfluous is the way to their rows.
+        text.with(
+            "changed",
+            &format!(
+                "UPDATE executions AS e SET state = coalesce(v.state, e.state), \
+                 close_time = CASE WHEN v.state IS NULL THEN e.close_time ELSE v.close_time END, \
+                 wake_time = CASE v.is_woken WHEN 1 THEN v.wake_time ELSE e.wake_time END \
+                 FROM unnest({places}) AS v (key, state, close_time, is_woken, wake_time) \
+                 WHERE e.key = v.key AND e.key = ANY (ARRAY(SELECT key FROM won)) RETURNING 1"
+            ),
+        );
+        text.count("changed", Change::ExecutionUpdated);
+    }
     if text.has(Part::Counters) {
         let owner = text.places(2);
         text.companion(

@@ -13,7 +13,7 @@
 
 use super::{
     append::{Ordered, WRITTEN, before},
-    connection::{Connector, Purpose, Values, rows, run},
+    connection::{Connector, Purpose, Values, rows},
     error,
     tries::Tries,
 };
@@ -28,16 +28,8 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
-    time::Duration,
 };
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout},
-};
-
-/// The plans of a connection's statements are made anew after so long: they were made for tables of the size of then. Longer
-/// than the making takes by three orders of magnitude, short enough that a table does not grow much meanwhile.
-const PLANS_AGE_MAX: Duration = Duration::from_secs(2);
+use tokio::{sync::Semaphore, time::timeout};
 
 /// The committers of a store.
 pub(super) struct Committers {
@@ -53,12 +45,7 @@ pub(super) struct Committers {
 /// One committer: its number, and its connection if it has one.
 struct Committer {
     number: i64,
-    session: Option<Session>,
-}
-
-struct Session {
-    connection: PgConnection,
-    planned: Instant,
+    connection: Option<PgConnection>,
 }
 
 /// A committer that is at work; free again when this goes, however.
@@ -69,8 +56,8 @@ struct AtWork<'a> {
 
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
-        let Committer { number, session } = &mut self.committer;
-        let free = Committer { number: *number, session: session.take() };
+        let Committer { number, connection } = &mut self.committer;
+        let free = Committer { number: *number, connection: connection.take() };
         self.committers.free().push(free);
     }
 }
@@ -79,7 +66,7 @@ impl Committers {
     pub(super) fn new(connector: Connector, count: u32, slot: Arc<AtomicI64>, totals: Arc<Totals>) -> Self {
         let count = count.max(1);
         // The first is the last in the list, so it is taken first, and a store that commits little has one connection.
-        let free = (0..i64::from(count)).rev().map(|number| Committer { number, session: None }).collect();
+        let free = (0..i64::from(count)).rev().map(|number| Committer { number, connection: None }).collect();
         Self { connector, free: Mutex::new(free), permits: Semaphore::new(count as usize), count, slot, totals }
     }
 
@@ -113,8 +100,8 @@ impl Committers {
             drop(all);
         }
         let free = std::mem::take(&mut *self.free());
-        for session in free.into_iter().filter_map(|committer| committer.session) {
-            let _ = timeout(self.connector.limit(), session.connection.close()).await;
+        for connection in free.into_iter().filter_map(|committer| committer.connection) {
+            let _ = timeout(self.connector.limit(), connection.close()).await;
         }
     }
 }
@@ -146,7 +133,7 @@ impl AtWork<'_> {
                 return Err(cause);
             }
             if !error::is_of_the_moment(&cause) {
-                self.committer.session = None;
+                self.committer.connection = None;
             }
             tracing::warn!(error = %cause, committer = self.committer.number, "a commit failed; the batch is written again");
             if error::is_damage(&cause) || !tries.wait().await {
@@ -184,22 +171,12 @@ impl AtWork<'_> {
         Ok(names.iter().map(outcome).collect())
     }
 
-    /// The connection, with plans that are not too old.
     async fn connection(&mut self) -> sqlx::Result<&mut PgConnection> {
-        let session = match self.committer.session.take() {
-            Some(mut session) => {
-                if session.planned.elapsed() > PLANS_AGE_MAX {
-                    run(&mut session.connection, "DISCARD PLANS").await?;
-                    session.planned = Instant::now();
-                }
-                session
-            }
-            None => {
-                let connection = self.committers.connector.connect(Purpose::Commit).await?;
-                Session { connection, planned: Instant::now() }
-            }
+        let connection = match self.committer.connection.take() {
+            Some(connection) => connection,
+            None => self.committers.connector.connect(Purpose::Commit).await?,
         };
-        Ok(&mut self.committer.session.insert(session).connection)
+        Ok(self.committer.connection.insert(connection))
     }
 }
 

@@ -42,6 +42,11 @@ impl Values {
         self
     }
 
+    /// Runs a statement in an open transaction that stays prepared nowhere.
+    pub(super) async fn execute_once(self, connection: &mut PgConnection, sql: impl SqlSafeStr) -> sqlx::Result<()> {
+        sqlx::query_with(sql, self.0).persistent(false).execute(connection).await.map(drop)
+    }
+
     /// Runs a statement, which stays prepared; answers how many rows it changed.
     pub(super) async fn execute(self, connection: &mut PgConnection, sql: impl SqlSafeStr) -> sqlx::Result<u64> {
         Ok(sqlx::query_with(sql, self.0).execute(connection).await?.rows_affected())
@@ -71,6 +76,11 @@ pub(super) async fn run(connection: &mut PgConnection, sql: impl SqlSafeStr) -> 
     sqlx::raw_sql(sql).execute(connection).await.map(drop)
 }
 
+/// Reads all rows of text that takes no values and stays prepared nowhere, so that it works behind every kind of pooler.
+pub(super) async fn rows_once(connection: &mut PgConnection, sql: impl SqlSafeStr) -> sqlx::Result<Vec<PgRow>> {
+    sqlx::raw_sql(sql).fetch_all(connection).await
+}
+
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
@@ -94,7 +104,9 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(options: &Options) -> Result<Self, Error> {
-        let connect: PgConnectOptions = options.url.parse().map_err(|cause| {
+        let is_ours = ["postgres://", "postgresql://"].iter().any(|scheme| options.url.starts_with(scheme));
+        let parsed = if is_ours { options.url.parse() } else { Err(error::refusal("another kind of address")) };
+        let connect: PgConnectOptions = parsed.map_err(|cause| {
             Error::Refused(format!(
                 "this is no address of a PostgreSQL database (postgres://user@host/database): {cause}"
             ))
@@ -184,7 +196,7 @@ impl Connector {
              set_config('tcp_keepalives_interval', '2', false), set_config('tcp_keepalives_count', '3', false), \
              current_setting('server_version_num') AS version, current_setting('fsync') AS fsync, \
              current_setting('full_page_writes') AS whole_pages, current_setting('server_encoding') AS encoding, \
-             pg_is_in_recovery()::text AS standby",
+             current_setting('transaction_read_only') AS read_only",
             statement.as_millis(),
             lock.as_millis(),
             IDLE_IN_TRANSACTION_MAX.as_millis(),
@@ -214,8 +226,9 @@ impl Connector {
                 )));
             }
         }
-        if server.try_get::<&str, _>("standby")? == "true" {
-            return Err(sqlx::Error::Io(std::io::Error::other("the server is a standby, which cannot be written to")));
+        // The next connection may lead to the one that has taken over, so this is no refusal.
+        if server.try_get::<&str, _>("read_only")? == "on" {
+            return Err(sqlx::Error::Io(std::io::Error::other("the server is a standby or read-only: it takes no writes")));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use super::{
     Options,
-    connection::{Connector, Purpose, Values, row, rows, run},
+    connection::{Connector, Purpose, Values, rows_once, run},
     error,
 };
 use crate::store::{Error, schema::Schema};
@@ -83,7 +83,7 @@ async fn migrate(connection: &mut PgConnection, migrations: &Migrator) -> sqlx::
             .with(migration.version)
             .with(migration.description.to_string())
             .with(migration.checksum.to_vec());
-        values.execute(connection, APPLY).await?;
+        values.execute_once(connection, APPLY).await?;
         tracing::info!(schema = migration.version, name = %migration.description, "brought the schema up to date");
     }
     run(connection, "COMMIT").await?;
@@ -106,7 +106,7 @@ async fn lock(connection: &mut PgConnection) -> sqlx::Result<()> {
 
 /// Looks at the schema; refuses what is not ours.
 async fn inspect(connection: &mut PgConnection, migrations: &Migrator) -> sqlx::Result<Schema> {
-    let found = row(connection, FOUND, Values::default()).await?.ok_or(sqlx::Error::RowNotFound)?;
+    let found = rows_once(connection, FOUND).await?.pop().ok_or(sqlx::Error::RowNotFound)?;
     let (has_schema, is_ours, has_tables): (bool, bool, bool) =
         (found.try_get(0)?, found.try_get(1)?, found.try_get(2)?);
     if !has_schema {
@@ -121,7 +121,7 @@ async fn inspect(connection: &mut PgConnection, migrations: &Migrator) -> sqlx::
         return Ok(Schema::compare(0, migrations));
     }
     let mut newest = 0;
-    for applied in rows(connection, APPLIED, Values::default()).await? {
+    for applied in rows_once(connection, APPLIED).await? {
         let (version, checksum): (i64, Vec<u8>) = (applied.try_get(0)?, applied.try_get(1)?);
         if let Some(known) = migrations.iter().find(|known| known.version == version)
             && *known.checksum != *checksum

@@ -3,7 +3,7 @@
 use super::{
     Options, PostgresStore,
     commit::Committers,
-    connection::{Connector, Purpose, Values, row},
+    connection::{Connector, Purpose, rows_once},
     error,
     hints::News,
     migrate, nodes,
@@ -16,10 +16,10 @@ use tokio::time::timeout;
 
 pub(super) async fn open(options: &Options) -> Result<PostgresStore, Error> {
     let connector = Connector::new(options)?;
+    demand_sessions(&connector).await.map_err(error::at_start)?;
     migrate::bring_up(&connector, &migrate::MIGRATIONS).await?;
     let looked = async {
         let mut connection = connector.connect(Purpose::Work).await?;
-        demand_session(&connector, &mut connection).await?;
         let newest_now = nodes::newest_now(&mut connection).await?;
         connection.close().await?;
         Ok((newest_now, News::open(&connector).await?))
@@ -47,17 +47,21 @@ const SERVER_PROCESS: &str = "SELECT pg_backend_pid()";
 
 /// Refuses a pooler that gives each transaction another session (PgBouncer's `pool_mode = transaction`): prepared statements,
 /// settings and LISTEN would be other clients'. Two connections at once that have one server process give it away.
-async fn demand_session(connector: &Connector, connection: &mut PgConnection) -> sqlx::Result<()> {
+async fn demand_sessions(connector: &Connector) -> sqlx::Result<()> {
     let process = async |connection: &mut PgConnection| -> sqlx::Result<i32> {
-        let row = row(connection, SERVER_PROCESS, Values::default()).await?;
-        row.ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+        rows_once(connection, SERVER_PROCESS).await?.pop().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
     };
-    let mut second = connector.connect(Purpose::Work).await?;
-    if process(&mut second).await? == process(connection).await? {
-        return Err(error::refusal(
-            "the address is a connection pooler's that gives each transaction another session (pool_mode = transaction); Orbit \
-             needs sessions of its own, a few dozen at most: use the server's own address, or pool_mode = session",
-        ));
-    }
-    second.close().await
+    let looked = async {
+        let mut one = connector.connect(Purpose::Work).await?;
+        let mut other = connector.connect(Purpose::Work).await?;
+        if process(&mut one).await? == process(&mut other).await? {
+            return Err(error::refusal(
+                "the address is a connection pooler's that gives each transaction another session (pool_mode = transaction); \
+                 Orbit needs sessions of its own, a few dozen at most: use the server's own address, or pool_mode = session",
+            ));
+        }
+        one.close().await?;
+        other.close().await
+    };
+    timeout(connector.limit(), looked).await.unwrap_or_else(|_| Err(error::no_answer()))
 }

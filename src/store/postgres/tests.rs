@@ -1,12 +1,18 @@
-//! Whether PostgreSQL finds what the loops ask for through the index that they count on, in tables of a usual shape.
+//! Whether PostgreSQL finds what the loops ask for through the index that they count on, in tables of a usual shape; and what
+//! commits write to, in empty ones too.
 
 #[path = "../../../tests/support/postgres.rs"]
 mod server;
 
-use super::{Options, PostgresStore};
+use super::{
+    Options, PostgresStore,
+    append::Ordered,
+    connection::{self, Connector, Purpose},
+};
 use crate::domain::Timestamp;
 use crate::store::{
-    ExecutionKey, ExecutionState, ListCursor, ListFilter, Store as _,
+    Append, ExecutionKey, ExecutionState, LargePayload, ListCursor, ListFilter, NewExecution, ReadyUnit, Snapshot,
+    StateChange, Store as _, Target, WakeChange,
     sql::{Dialect, Row as _, Value, Values, list, text as sql},
 };
 use sqlx::{AssertSqlSafe, postgres::PgConnection};
@@ -196,6 +202,78 @@ async fn a_list_walks_the_index_of_its_filter() {
                 }
             }
         });
+    }
+    store.close().await.unwrap();
+}
+
+/// An append with everything that one can have.
+fn whole(target: Target, first_number: u64) -> Append {
+    let unit = |name: &str| ReadyUnit {
+        unit: name.into(),
+        queue: "q".into(),
+        contract: "c@1".into(),
+        language: "".into(),
+        priority: 3,
+        ready_time: Timestamp::default(),
+    };
+    let is_new = matches!(target, Target::New(_));
+    Append {
+        target,
+        run: 1,
+        first_number,
+        last_number: first_number,
+        batch_id: uuid::Uuid::new_v4(),
+        events: vec![1].into(),
+        payloads: vec![LargePayload { sha256: [1; 32], json: "1".into() }],
+        ready_added: vec![unit("added")],
+        ready_removed: vec!["removed".into()],
+        state: (!is_new).then_some(StateChange {
+            from: ExecutionState::Running,
+            to: ExecutionState::WindingDown,
+            close_time: None,
+        }),
+        wake: WakeChange::Set(None),
+        snapshot: Some(Snapshot { number: 1, format: 1, definition_hash: [1; 32], bytes: vec![1].into() }),
+    }
+}
+
+#[tokio::test]
+async fn a_batch_finds_every_row_by_a_key_in_an_empty_database_too() {
+    let database = server::fresh_database().await;
+    let options = Options::new(database.url());
+    let store = PostgresStore::open(options.clone()).await.unwrap();
+    let new = NewExecution {
+        uid: crate::domain::Uid(uuid::Uuid::from_u128(1)),
+        id: "new".into(),
+        workflow: "w".into(),
+        version: "1".into(),
+        definition_hash: [1; 32],
+        input_digest: [1; 16],
+        request: None,
+        start_time: Timestamp::default(),
+        state: ExecutionState::Running,
+        close_time: None,
+        labels: [("a".to_owned(), "b".to_owned())].into(),
+    };
+    let mut connection = Connector::new(&options).unwrap().connect(Purpose::Commit).await.unwrap();
+    for filled in [false, true] {
+        if filled {
+            for insert in FILL {
+                server::execute(&database.url(), insert).await;
+            }
+            server::execute(&database.url(), "ANALYZE").await;
+        }
+        let batch = [whole(Target::New(Box::new(new.clone())), 1), whole(Target::Existing(ExecutionKey(7)), 9)];
+        let (text, values) = Ordered::of(&batch.iter().collect::<Vec<_>>()).statement(1, 0);
+        let explain = AssertSqlSafe(format!("EXPLAIN {}", text.as_str()));
+        let steps = connection::rows(&mut connection, explain, values).await.unwrap();
+        let steps: Vec<&str> = steps.iter().map(|step| step.text(0).unwrap()).collect();
+        let plan = steps.join("\n");
+        assert!(!plan.contains("Seq Scan"), "filled: {filled}\n{plan}");
+        for (step, next) in steps.iter().zip(&steps[1..]).filter(|(step, _)| step.contains("Index")) {
+            let is_by_key = !step.contains(" Scan ") || next.contains("Index Cond");
+            assert!(is_by_key, "filled: {filled}\n{step}\n{plan}");
+        }
     }
     store.close().await.unwrap();
 }
