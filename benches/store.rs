@@ -1,14 +1,18 @@
-//! Measures the SQLite store alone, synced, on the disk of `TMPDIR`: commits of steps, and lists over many executions.
+//! Measures a store alone, synced: commits of steps, and lists over many executions.
 //!
-//! `cargo bench --bench store` · `EXECUTIONS=1000000` fills the lists (default 100,000).
+//! `cargo bench --bench store` measures SQLite on the disk of `TMPDIR`, `DB=postgres://… cargo bench --bench store` PostgreSQL in
+//! a database that is empty. `EXECUTIONS=1000000` fills the lists (default 100,000; 0 leaves them out).
 
 use bytes::Bytes;
 use orbit::domain::{Timestamp, Uid};
 use orbit::store::{
-    Append, Committed, ExecutionKey, ExecutionState, ListCursor, ListFilter, NewExecution, SqliteStore, StateChange,
-    Store, Target, WakeChange, sqlite::Options,
+    Append, Committed, ExecutionKey, ExecutionState, ListCursor, ListFilter, NewExecution, PostgresStore, SqliteStore,
+    StateChange, Store, Target, WakeChange, postgres, sqlite,
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use uuid::Uuid;
 
 const EVENT_BYTES: usize = 400;
@@ -22,13 +26,23 @@ fn now() -> Instant {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let directory = tempfile::tempdir().expect("a directory for the database");
-    let store =
-        SqliteStore::open(&directory.path().join("orbit.db"), Options::default()).await.expect("a new database");
+    let store: Arc<dyn Store> = match std::env::var("DB") {
+        Ok(url) => Arc::new(PostgresStore::open(postgres::Options::new(url)).await.expect("an empty database")),
+        Err(_) => {
+            let file = directory.path().join("orbit.db");
+            Arc::new(SqliteStore::open(&file, sqlite::Options::default()).await.expect("a new database"))
+        }
+    };
     for batch in [1, 8, 64, 256] {
-        steps(&store, batch).await;
+        steps(&store, batch, 1).await;
     }
-    lifecycles(&store, 64).await;
-    lists(&store).await;
+    for committers in 2..=store.committers() {
+        steps(&store, 1, committers).await;
+        steps(&store, 64, committers).await;
+    }
+    lifecycles(&*store, 1).await;
+    lifecycles(&*store, 64).await;
+    lists(&*store).await;
     store.close().await.expect("closing");
 }
 
@@ -42,7 +56,7 @@ fn start(number: u128) -> Append {
         definition_hash: [1; 32],
         input_digest: [2; 16],
         request: None,
-        start_time: Timestamp::from_micros(i64::try_from(number).expect("small") * 1000),
+        start_time: Timestamp::from_micros((number % (1 << 40)) as i64 * 1000),
         state: ExecutionState::Running,
         close_time: None,
         labels: [("tenant".to_owned(), tenant)].into(),
@@ -73,7 +87,7 @@ fn end(key: ExecutionKey, number: u64) -> Append {
     Append { state: Some(state), wake: WakeChange::Set(None), ..step(key, 2) }
 }
 
-async fn commit(store: &SqliteStore, batch: Vec<Append>) -> Vec<ExecutionKey> {
+async fn commit(store: &dyn Store, batch: Vec<Append>) -> Vec<ExecutionKey> {
     let outcomes = store.commit(batch).await.expect("the disk works");
     let key = |outcome| match outcome {
         Committed::Written(key) => key,
@@ -94,48 +108,75 @@ fn cpu() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// One history row an append, as for a step that is handed off.
-async fn steps(store: &SqliteStore, size: usize) {
-    let first = u128::from(store.statistics().transactions) * 1_000_000 + 1_000_000_000;
-    let keys = commit(store, (0..1024).map(|n| start(first + n)).collect()).await;
-    let (begin, begin_cpu, mut rows) = (now(), cpu(), 0_usize);
-    let mut number = 2;
-    while begin.elapsed() < MEASURE {
-        for keys in keys.chunks(size) {
-            commit(store, keys.iter().map(|key| step(*key, number)).collect()).await;
-            rows += keys.len();
-        }
-        number += 1;
+/// One history row an append, as for a step that is handed off; several commits at once.
+async fn steps(store: &Arc<dyn Store>, size: usize, committers: usize) {
+    let (begin, begin_cpu) = (now(), cpu());
+    let lanes = (0..committers).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let first = Uuid::new_v4().as_u128() >> 16;
+            let keys = commit(&*store, (0..1024).map(|n| start(first + n)).collect()).await;
+            let (mut rows, mut spans) = (0_usize, Vec::new());
+            for number in 2.. {
+                for keys in keys.chunks(size) {
+                    let begin = now();
+                    commit(&*store, keys.iter().map(|key| step(*key, number)).collect()).await;
+                    spans.push(begin.elapsed());
+                    rows += keys.len();
+                }
+                if begin.elapsed() > MEASURE {
+                    break;
+                }
+            }
+            (rows, spans)
+        })
+    });
+    let (mut rows, mut spans) = (0, Vec::new());
+    for lane in lanes.collect::<Vec<_>>() {
+        let lane = lane.await.expect("a lane ends");
+        rows += lane.0;
+        spans.extend(lane.1);
     }
-    report("steps", size, rows, begin.elapsed(), cpu() - begin_cpu);
+    spans.sort_unstable();
+    let what = format!("steps, {committers} at once");
+    report(&what, size, rows, begin.elapsed(), cpu() - begin_cpu, &spans);
 }
 
 /// Starts and ends, half of a batch each.
-async fn lifecycles(store: &SqliteStore, size: usize) {
+async fn lifecycles(store: &dyn Store, size: usize) {
     let (begin, begin_cpu, mut rows) = (now(), cpu(), 0_usize);
-    let (mut open, mut next) = (Vec::new(), 1_u128 << 50);
+    let half = size.div_ceil(2);
+    let (mut open, mut next, mut spans) = (Vec::new(), Uuid::new_v4().as_u128() >> 16, Vec::new());
     while begin.elapsed() < MEASURE {
-        let mut batch: Vec<Append> = (0..size as u128 / 2).map(|n| start(next + n)).collect();
-        next += size as u128 / 2;
+        let mut batch: Vec<Append> = (0..half as u128).map(|n| start(next + n)).collect();
+        next += half as u128;
         batch.extend(open.iter().map(|key| end(*key, 2)));
         rows += batch.len();
+        let commits = now();
         open = commit(store, batch).await;
-        open.truncate(size / 2);
+        spans.push(commits.elapsed());
+        open.truncate(half);
     }
-    report("starts and ends", size, rows, begin.elapsed(), cpu() - begin_cpu);
+    spans.sort_unstable();
+    report("starts and ends", 2 * half, rows, begin.elapsed(), cpu() - begin_cpu, &spans);
 }
 
-fn report(what: &str, size: usize, rows: usize, elapsed: Duration, cpu: Duration) {
+fn report(what: &str, size: usize, rows: usize, elapsed: Duration, cpu: Duration, spans: &[Duration]) {
+    let millis = |part: usize| spans[(spans.len() - 1) * part / 100].as_secs_f64() * 1e3;
     println!(
-        "{what:<16} {size:>4} a batch: {:>7.0} rows/s, {:>6.2} ms a commit, {:>5.1} µs of CPU a row",
+        "{what:<16} {size:>4} a batch: {:>7.0} rows/s, a commit {:>6.2} ms (p50) {:>6.2} ms (p99), {:>5.1} µs of CPU a row",
         rows as f64 / elapsed.as_secs_f64(),
-        elapsed.as_secs_f64() * 1000.0 / (rows as f64 / size as f64),
+        millis(50),
+        millis(99),
         cpu.as_secs_f64() * 1e6 / rows as f64
     );
 }
 
-async fn lists(store: &SqliteStore) {
+async fn lists(store: &dyn Store) {
     let executions = std::env::var("EXECUTIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(100_000_u128);
+    if executions == 0 {
+        return;
+    }
     let begin = now();
     for first in (0..executions).step_by(1000) {
         let keys = commit(store, (first..first + 1000).map(start).collect()).await;

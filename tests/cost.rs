@@ -1,7 +1,10 @@
-//! What each action writes, line by line of the cost table, through the engine on SQLite.
+//! What each action writes, line by line of the cost table, through the engine on SQLite and on PostgreSQL.
 //!
 //! Presence (one transaction a second where anything was heard, with the node's row in it) is told apart by that row.
-#![allow(clippy::disallowed_methods, reason = "SQLite works in threads of its own, so these tests wait in real time")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "databases work in threads and processes of their own, so these tests wait in real time"
+)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 use orbit::clock::{SystemClock, SystemEntropy};
@@ -9,8 +12,11 @@ use orbit::domain::{ExecutionId, Payload, Phase, SessionId, Settings, definition
 use orbit::engine::{
     Config, Engine, ExecutionName, HeldToken, Outlet, Registration, Report, StartExecution, Task, input_digest,
 };
-use orbit::store::{Change, SqliteStore, Statistics, sqlite::Options};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use orbit::store::{Change, PostgresStore, SqliteStore, Statistics, Store, postgres, sqlite};
+use std::{any::Any, collections::BTreeMap, sync::Arc, time::Duration};
+
+#[path = "support/postgres.rs"]
+mod server;
 
 /// Long enough that nothing of it is due in a test that does not wait for it.
 const CALM: Duration = Duration::from_secs(60);
@@ -20,10 +26,36 @@ const SHORT: Duration = Duration::from_millis(1_500);
 const TWO_TASKS: &str =
     "labels: {team: shop}\ntasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1}\n  - {id: b, task: a@1, needs: [a]}\n";
 
+/// Which store is measured.
+#[derive(Clone, Copy)]
+enum On {
+    Sqlite,
+    Postgres,
+}
+
 struct Bench {
     engine: Engine,
-    store: Arc<SqliteStore>,
-    _directory: tempfile::TempDir,
+    statistics: Box<dyn Fn() -> Statistics>,
+    /// What goes with the test: its file or its database.
+    _database: Box<dyn Any>,
+}
+
+/// Makes a test on each store of each case: `async fn(On)`.
+macro_rules! on_both {
+    ($($case:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(super::On::Sqlite).await;
+            })+
+        }
+        mod on_postgres {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(super::On::Postgres).await;
+            })+
+        }
+    };
 }
 
 /// What was written, presence apart.
@@ -38,17 +70,23 @@ fn cost<const N: usize>(transactions: u64, rows: [(Change, u64); N]) -> Cost {
 }
 
 impl Bench {
-    async fn new(session_timeout: Duration) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Arc::new(SqliteStore::open(&directory.path().join("orbit.db"), Options::default()).await.unwrap());
-        let config = Config {
-            settings: Settings { session_timeout, ..Settings::default() },
-            cache_bytes_max: 1 << 20,
-            ..Config::default()
-        };
-        let clock = Arc::new(SystemClock::starting_at(None));
-        let engine = Engine::start(store.clone(), clock, Arc::new(SystemEntropy), config);
-        Self { engine, store, _directory: directory }
+    async fn new(on: On, session_timeout: Duration) -> Self {
+        match on {
+            On::Sqlite => {
+                let directory = tempfile::tempdir().unwrap();
+                let file = directory.path().join("orbit.db");
+                let store = Arc::new(SqliteStore::open(&file, sqlite::Options::default()).await.unwrap());
+                let engine = engine(store.clone(), session_timeout);
+                Self { engine, statistics: Box::new(move || store.statistics()), _database: Box::new(directory) }
+            }
+            On::Postgres => {
+                let database = server::fresh_database().await;
+                let options = postgres::Options::new(database.url());
+                let store = Arc::new(PostgresStore::open(options).await.unwrap());
+                let engine = engine(store.clone(), session_timeout);
+                Self { engine, statistics: Box::new(move || store.statistics()), _database: Box::new(database) }
+            }
+        }
     }
 
     async fn deploy(&self, name: &str, lines: &str) {
@@ -96,10 +134,23 @@ impl Bench {
 
     /// What an action writes.
     async fn cost<T>(&self, action: impl Future<Output = T>) -> (Cost, T) {
-        let before = self.store.statistics();
+        let before = (self.statistics)();
         let answer = action.await;
-        (without_presence(&self.store.statistics().since(&before)), answer)
+        (without_presence(&(self.statistics)().since(&before)), answer)
     }
+}
+
+fn engine(store: Arc<dyn Store>, session_timeout: Duration) -> Engine {
+    let config = Config {
+        settings: Settings { session_timeout, ..Settings::default() },
+        cache_bytes_max: 1 << 20,
+        ..Config::default()
+    };
+    let clock = match store.opened().newest_now {
+        Some(now) if store.is_shared() => SystemClock::starting_exactly_at(now),
+        newest => SystemClock::starting_at(newest),
+    };
+    Engine::start(store, Arc::new(clock), Arc::new(SystemEntropy), config)
 }
 
 fn start(workflow: &str, id: &str) -> StartExecution {
@@ -125,9 +176,19 @@ fn without_presence(written: &Statistics) -> Cost {
     }
 }
 
-#[tokio::test]
-async fn a_start_with_a_worker_waiting_is_one_transaction_of_its_execution_its_labels_and_one_history_row() {
-    let bench = Bench::new(CALM).await;
+on_both![
+    a_start_with_a_worker_waiting_is_one_transaction_of_its_execution_its_labels_and_one_history_row,
+    a_start_without_a_worker_adds_a_ready_row,
+    a_poll_that_takes_a_queued_unit_is_one_history_row_and_its_ready_row,
+    a_step_that_is_done_and_the_next_that_is_handed_off_are_one_history_row,
+    heartbeats_and_empty_polls_write_nothing_but_one_row_of_presence_at_a_time,
+    a_task_longer_than_a_session_timeout_costs_two_transactions_and_its_row_s_end_one_more,
+    counters_cost_one_row_for_each_state_and_batch,
+    sleeping_executions_cost_nothing_and_take_no_memory,
+];
+
+async fn a_start_with_a_worker_waiting_is_one_transaction_of_its_execution_its_labels_and_one_history_row(on: On) {
+    let bench = Bench::new(on, CALM).await;
     bench.deploy("two", TWO_TASKS).await;
     let mut worker = bench.waiting(1).await;
     let (written, ()) = bench.cost(bench.start("two", "e")).await;
@@ -141,9 +202,8 @@ async fn a_start_with_a_worker_waiting_is_one_transaction_of_its_execution_its_l
     assert_eq!(worker.next().await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn a_start_without_a_worker_adds_a_ready_row() {
-    let bench = Bench::new(CALM).await;
+async fn a_start_without_a_worker_adds_a_ready_row(on: On) {
+    let bench = Bench::new(on, CALM).await;
     bench.deploy("two", TWO_TASKS).await;
     let (written, ()) = bench.cost(bench.start("two", "e")).await;
     let rows = [
@@ -156,9 +216,8 @@ async fn a_start_without_a_worker_adds_a_ready_row() {
     assert_eq!(written, cost(1, rows));
 }
 
-#[tokio::test]
-async fn a_poll_that_takes_a_queued_unit_is_one_history_row_and_its_ready_row() {
-    let bench = Bench::new(CALM).await;
+async fn a_poll_that_takes_a_queued_unit_is_one_history_row_and_its_ready_row(on: On) {
+    let bench = Bench::new(on, CALM).await;
     bench.deploy("two", TWO_TASKS).await;
     let session = bench.worker().await;
     bench.start("two", "e").await;
@@ -172,9 +231,8 @@ async fn a_poll_that_takes_a_queued_unit_is_one_history_row_and_its_ready_row() 
     assert_eq!(written, cost(1, [(Change::HistoryInserted, 1), (Change::ReadyDeleted, 1)]), "from then on it knows");
 }
 
-#[tokio::test]
-async fn a_step_that_is_done_and_the_next_that_is_handed_off_are_one_history_row() {
-    let bench = Bench::new(CALM).await;
+async fn a_step_that_is_done_and_the_next_that_is_handed_off_are_one_history_row(on: On) {
+    let bench = Bench::new(on, CALM).await;
     bench.deploy("two", TWO_TASKS).await;
     let mut worker = bench.waiting(2).await;
     bench.start("two", "e").await;
@@ -187,30 +245,28 @@ async fn a_step_that_is_done_and_the_next_that_is_handed_off_are_one_history_row
     assert_eq!(written, cost(1, rows), "the last step closes its execution");
 }
 
-#[tokio::test]
-async fn heartbeats_and_empty_polls_write_nothing_but_one_row_of_presence_at_a_time() {
-    let bench = Bench::new(SHORT).await;
+async fn heartbeats_and_empty_polls_write_nothing_but_one_row_of_presence_at_a_time(on: On) {
+    let bench = Bench::new(on, SHORT).await;
     bench.deploy("two", TWO_TASKS).await;
     let mut worker = bench.waiting(1).await;
     let session = bench.worker().await;
     bench.start("two", "e").await;
     let task = worker.next().await.unwrap().remove(0);
-    let before = bench.store.statistics();
+    let before = (bench.statistics)();
     let began = tokio::time::Instant::now();
     for _ in 0..10 {
         let held = HeldToken { token: task.token.clone(), progress: None, beat: false };
         bench.engine.heartbeat(session, vec![held]).await.unwrap();
         bench.engine.poll(session, 1, Duration::from_millis(10)).await.unwrap();
     }
-    let written = bench.store.statistics().since(&before);
+    let written = (bench.statistics)().since(&before);
     assert_eq!(without_presence(&written), cost(0, []));
     let rounds = began.elapsed().as_millis() / (SHORT.as_millis() / 10) + 1;
     assert!(u128::from(written.transactions) <= rounds, "{} transactions in {rounds} rounds", written.transactions);
 }
 
-#[tokio::test]
-async fn a_task_longer_than_a_session_timeout_costs_two_transactions_and_its_row_s_end_one_more() {
-    let bench = Bench::new(SHORT).await;
+async fn a_task_longer_than_a_session_timeout_costs_two_transactions_and_its_row_s_end_one_more(on: On) {
+    let bench = Bench::new(on, SHORT).await;
     bench.deploy("two", TWO_TASKS).await;
     let session = bench.worker().await;
     bench.start("two", "e").await;
@@ -237,10 +293,9 @@ async fn a_task_longer_than_a_session_timeout_costs_two_transactions_and_its_row
     assert!(written.rows.contains(&(Change::HeldDeleted, 1)), "{written:?}");
 }
 
-#[tokio::test]
-async fn counters_cost_one_row_for_each_state_and_batch() {
+async fn counters_cost_one_row_for_each_state_and_batch(on: On) {
     const EXECUTIONS: u64 = 200;
-    let bench = Bench::new(CALM).await;
+    let bench = Bench::new(on, CALM).await;
     bench.deploy("two", TWO_TASKS).await;
     bench.deploy("done", "steps:\n  - {id: a, compute: 1}\n").await;
     let count = |written: &Cost| written.rows.iter().find(|(change, _)| *change == Change::CounterChanged).unwrap().1;
@@ -276,9 +331,8 @@ async fn counters_cost_one_row_for_each_state_and_batch() {
     assert!(count(&written) <= 2 * written.transactions, "{written:?}");
 }
 
-#[tokio::test]
-async fn sleeping_executions_cost_nothing_and_take_no_memory() {
-    let bench = Bench::new(SHORT).await;
+async fn sleeping_executions_cost_nothing_and_take_no_memory(on: On) {
+    let bench = Bench::new(on, SHORT).await;
     bench.deploy("nap", "steps:\n  - {id: a, sleep: {for: 1h}}\n").await;
     for number in 0..1_000 {
         bench.start("nap", &format!("e{number}")).await;

@@ -10,10 +10,13 @@ mod commits;
 mod definitions;
 mod differential;
 mod faults;
+mod line;
 mod make;
 mod postgres;
+mod postgres_faults;
 #[path = "../support/postgres.rs"]
 mod postgres_server;
+mod postgres_start;
 mod reads;
 mod sessions;
 mod sqlite;

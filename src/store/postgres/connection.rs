@@ -228,7 +228,9 @@ impl Connector {
         }
         // The next connection may lead to the one that has taken over, so this is no refusal.
         if server.try_get::<&str, _>("read_only")? == "on" {
-            return Err(sqlx::Error::Io(std::io::Error::other("the server is a standby or read-only: it takes no writes")));
+            return Err(sqlx::Error::Io(std::io::Error::other(
+                "the server is a standby or read-only: it takes no writes",
+            )));
         }
         Ok(())
     }
