@@ -1,58 +1,23 @@
 //! What clients and workers do, each call in a task of its own: its answer goes into the journal when it comes.
 
 use crate::{
-    coverage::{Command, Fault, Of},
+    coverage::{Command, Of},
     definitions::{CONTRACTS, OUTPUT, QUEUES, WRONG_OUTPUT},
+    desk::Desk,
     harness::{arc, json, name, registration, request},
-    journal::{Call, Content, Journal},
+    journal::{Call, Content},
     node::Server,
-    world::{Shared, World, ready},
+    world::{World, ready},
 };
 use orbit::domain::{ExecutionId, Failure, Rejection, ReportOutcome, SessionId};
 use orbit::engine::{Error, ExecutionName, HeldToken, Report, StartExecution, Task, input_digest};
 use orbit::store::{ExecutionState, Find, ListFilter, Store};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Executions that one run makes at most.
 const STARTS_MAX: usize = 16;
 /// What signals carry.
 const PAYLOADS: [&str; 4] = ["1", "2", "5", "\"x\""];
-
-/// A command that is under way, and where its answer goes.
-#[derive(Clone)]
-struct Desk {
-    shared: Arc<Mutex<Shared>>,
-    flight: u64,
-}
-
-impl Desk {
-    fn journal(&self, write: impl FnOnce(&mut Journal)) {
-        write(&mut self.shared.lock().unwrap().journal);
-    }
-
-    /// Whether anything went wrong with the node meanwhile.
-    fn was_disturbed(&self) -> bool {
-        self.shared.lock().unwrap().happened_since(self.flight, &Fault::ALL)
-    }
-
-    /// Takes note of an error: a store that failed excuses itself, and so does another node that was first again and
-    /// again; a refusal must be one of those that may be.
-    fn error(&self, error: &Error, is_expected: bool) {
-        let mut shared = self.shared.lock().unwrap();
-        let is_excused = match error {
-            Error::Store(_) => shared.happened_since(self.flight, &Fault::OF_STORE),
-            Error::WriteConflict => shared.happened_since(self.flight, &[Fault::Conflict]),
-            _ => false,
-        };
-        if !is_expected && !is_excused {
-            shared.journal.faults.push(format!("unexpected answer: {error:?}"));
-        }
-    }
-}
 
 impl World {
     /// Sends a command; `work` is polled on its own.
@@ -420,8 +385,12 @@ impl World {
             Command::Wait => {
                 let longest = Duration::from_millis(self.random.next() % 5_000);
                 Self::send(server, Command::Wait, Some(state), |desk| async move {
+                    let begin = engine.clock().now();
                     match engine.wait(&name, longest).await {
-                        Ok(standing) => desk.journal(|journal| journal.read.push((standing, least))),
+                        Ok(standing) => {
+                            desk.waited(&standing, begin, engine.clock().now());
+                            desk.journal(|journal| journal.read.push((standing, least)));
+                        }
                         Err(error) => desk.error(&error, false),
                     }
                 });
@@ -466,10 +435,18 @@ impl World {
         let Some(session) = session else { return self.register(server) };
         let engine = server.engine.clone();
         let count = u32::try_from(1 + self.random.below(3)).unwrap();
-        let wait = Duration::from_millis(self.random.next() % 4_000);
+        let wait = Duration::from_millis(self.random.next() % 5_000);
+        let memory = self.memory.clone();
         Self::send(server, Command::Poll, None, |desk| async move {
+            let begin = engine.clock().monotonic();
             match engine.poll(session, count, wait).await {
-                Ok(polled) => take(&desk, worker, life, polled.tasks),
+                Ok(polled) => {
+                    if polled.tasks.is_empty() {
+                        let waited = engine.clock().monotonic() - begin;
+                        desk.polled_nothing(&memory, session, waited, engine.clock().now());
+                    }
+                    take(&desk, worker, life, polled.tasks);
+                }
                 Err(error) => lose(&desk, worker, life, &error),
             }
         });

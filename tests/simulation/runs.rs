@@ -1,7 +1,7 @@
 //! Random runs: clients, workers, a store that fails, servers that die, freeze or are cut off, clocks that differ;
 //! everything from one seed. Every other run has several nodes on one store.
 //!
-//! `SEED=n` runs one case again, `RUNS=n` that many. `RECORD=1` runs until every combination of the coverage table was
+//! `SEED=n` runs one case again, with `LOG=1` so that nodes and world tell what they do, `RUNS=n` that many. `RECORD=1` runs until every combination of the coverage table was
 //! reached [`RECORD_LEAST`] times, and writes the table.
 
 use crate::{
@@ -91,13 +91,14 @@ fn storm(world: &mut World) {
         world.weather(&server, Fault::None, slowness);
         server.unreliable_news(*world.random.pick(&[0, 0, 1, 4]));
     }
+    world.begin_steady_work();
     for _ in 0..STEPS {
         if world.random.one_in(3) {
             gust(world, slowness);
         } else {
             world.act();
         }
-        if world.node_count() > 1 && world.random.one_in(8) {
+        if world.node_count() > 1 && world.random.one_in(5) {
             world.trouble_a_node();
         }
         let pause = *world.random.pick(&[0, 0, 1, 15, 200, 900, 2_500]);
@@ -124,6 +125,11 @@ fn storm(world: &mut World) {
 /// All servers die, or of several only some; later they start again.
 fn outage(world: &mut World) {
     let spares_one = world.node_count() > 1 && world.random.one_in(2);
+    if spares_one {
+        world.settle_nodes();
+    } else {
+        world.end_steady_work();
+    }
     for server in world.servers().iter().skip(usize::from(spares_one)) {
         world.kill(server.number);
     }
@@ -182,6 +188,7 @@ fn gust(world: &mut World, slowness: Duration) {
 fn end_everything(world: &mut World) {
     world.slices = &[5, 20, 50];
     world.settle_nodes();
+    world.end_steady_work();
     // News need not come for this.
     let odds = *world.random.pick(&[0, 0, 1]);
     for server in world.servers() {
@@ -270,6 +277,9 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn everything_ends_and_nothing_is_lost_whatever_fails() {
     if let Some(seed) = number("SEED") {
+        if std::env::var_os("LOG").is_some() {
+            tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().init();
+        }
         let done = run(seed);
         println!("{} events, {:02x?}", done.events, done.digest);
         return;

@@ -8,6 +8,7 @@ use crate::{
     journal::{Content, Journal},
     node::{Node, Server, Setup},
     random::Random,
+    steady::{self, Steady},
 };
 use orbit::domain::{Settings, Timestamp, definition::Definition};
 use orbit::engine::{Config, StartExecution, Task};
@@ -148,6 +149,8 @@ pub(crate) struct World {
     pub(crate) focus: Option<Arc<str>>,
     seen: Option<Histories>,
     config: Config,
+    /// A worker that never loses anything; it takes part where there are several nodes.
+    steady: Option<Steady>,
 }
 
 impl World {
@@ -193,6 +196,7 @@ impl World {
             focus: None,
             seen: None,
             config,
+            steady: None,
             random,
         }
     }
@@ -262,6 +266,7 @@ impl World {
 
     /// Kills a node: what it had in memory is gone, as after `kill -9`.
     pub(crate) fn kill(&mut self, number: usize) {
+        tracing::info!(now = self.now.as_micros(), number, "killed");
         self.nodes[number] = None;
         self.changes.retain(|(_, of, _)| *of != number);
         self.shared().crash(number);
@@ -270,9 +275,10 @@ impl World {
     /// Does something to one of several nodes, and plans how it ends.
     pub(crate) fn trouble_a_node(&mut self) {
         let number = self.random.below(self.nodes.len());
-        let others_work = self.awake().any(|node| node.server.number != number);
+        let others_work = self.awake().any(|node| node.server.number != number && !self.is_cut_off(node));
+        let is_troubled = self.changes.iter().any(|(_, of, _)| *of == number);
         let Some(node) = &mut self.nodes[number] else { return };
-        if node.is_frozen || !others_work {
+        if node.is_frozen || !others_work || is_troubled {
             return;
         }
         let (span, change) = match self.random.below(4) {
@@ -290,10 +296,12 @@ impl World {
             }
             _ => return node.server.unreliable_news(*self.random.pick(&[0, 1, 1, 3])),
         };
+        tracing::info!(now = self.now.as_micros(), number, ?change, span, "trouble");
         self.changes.push((self.now + Duration::from_millis(span), number, change));
     }
 
     fn change(&mut self, number: usize, change: Change) {
+        tracing::info!(now = self.now.as_micros(), number, ?change, "change");
         match (change, &mut self.nodes[number]) {
             (Change::Starts, None) => self.start_node(number),
             (Change::Thaws, Some(node)) => node.thaw(self.now),
@@ -316,13 +324,11 @@ impl World {
     /// Makes faults of one node's store for a while; they say when it is over by calling it again without a fault.
     pub(crate) fn weather(&mut self, server: &Server, fault: Fault, slowness: Duration) {
         let now = self.now;
+        let is_cut = self.nodes[server.number].as_ref().is_some_and(|node| self.is_cut_off(node));
         if let Some(node) = &mut self.nodes[server.number] {
             node.healthy_since = now;
             // What cuts it off lasts as long as it was to last.
-            let is_cut = self
-                .changes
-                .iter()
-                .any(|(_, of, change)| (*of, matches!(change, Change::IsBack)) == (server.number, true));
+            tracing::info!(now = self.now.as_micros(), number = server.number, ?fault, ?slowness, is_cut, "weather");
             if !is_cut {
                 node.server.weather(fault, slowness);
             }
@@ -337,6 +343,8 @@ impl World {
             let until = next_change.map_or(end, |time| time.min(end)).since(self.now);
             let slice = if self.awake().count() > 1 {
                 until.min(Duration::from_millis(*self.random.pick(self.slices)))
+            } else if self.steady.is_some() {
+                until.min(steady::BEAT / 10)
             } else {
                 until
             };
@@ -348,6 +356,7 @@ impl World {
                 }
             }
             self.now = self.now + slice;
+            self.act_steadily();
             while let Some(due) = self.changes.iter().position(|(time, ..)| *time <= self.now) {
                 let (_, number, change) = self.changes.remove(due);
                 self.change(number, change);
@@ -356,6 +365,30 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// From now on the steady worker takes part, until all nodes are down or the end begins.
+    pub(crate) fn begin_steady_work(&mut self) {
+        if self.node_count() > 1 && self.steady.is_none() {
+            self.steady = Some(Steady::new(Random::new(self.random.next()), self.now));
+        }
+    }
+
+    /// The steady worker goes; what it held is lost with it.
+    pub(crate) fn end_steady_work(&mut self) {
+        self.steady = None;
+    }
+
+    fn act_steadily(&mut self) {
+        let Some(mut steady) = self.steady.take() else { return };
+        let healthy: Vec<Server> =
+            self.awake().filter(|node| !self.is_cut_off(node)).map(|node| node.server.clone()).collect();
+        steady.act(self.now, &healthy, &self.memory, &self.shared);
+        self.steady = Some(steady);
+    }
+
+    fn is_cut_off(&self, node: &Node) -> bool {
+        self.changes.iter().any(|(_, of, change)| *of == node.server.number && matches!(change, Change::IsBack))
     }
 
     /// Asks a node, and lets time pass until it has answered.
@@ -404,6 +437,9 @@ impl World {
         shared.journal.check(&histories);
         drop(shared);
         self.check_lateness(&histories);
+        if let Some(steady) = &self.steady {
+            steady.check(&histories);
+        }
         self.seen = Some(histories);
     }
 

@@ -69,6 +69,10 @@ async fn c013_a_late_success_of_an_open_unit_counts_and_the_later_one_is_refused
     let (_, lost, quick, task) = stalled(&nodes).await;
     nodes.next().heartbeat(quick, vec![listed(&task)]).await;
     assert_eq!(nodes.next().report(&lost, complete("1")).await, ReportOutcome::Accepted, "the work was done");
+    for _ in 0..2 {
+        let stop = nodes.next().heartbeat(quick, vec![listed(&task)]).await.stop;
+        assert_eq!(stop, std::slice::from_ref(&task.token), "nobody waits for it any more");
+    }
     let later = nodes.next().report(&task, complete("2")).await;
     assert_eq!(later, ReportOutcome::Refused(RefusalReason::ExecutionClosed));
     assert_eq!((nodes.next().phase("e").await, nodes.next().output("e").await), (Phase::Succeeded, "1".to_owned()));
