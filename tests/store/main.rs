@@ -12,6 +12,8 @@ mod differential;
 mod faults;
 mod line;
 mod make;
+mod old_reader;
+mod pooler;
 mod postgres;
 mod postgres_faults;
 #[path = "../support/postgres.rs"]

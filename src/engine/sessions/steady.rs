@@ -189,13 +189,21 @@ mod tests {
         works(&steadiness, 101..111);
         assert_eq!(steadiness.attended(at(990), at(1_010), 110 * SECOND), 10 * SECOND, "not before the start");
         steadiness.failed(111 * SECOND);
-        assert_eq!(steadiness.attended(at(1_005), at(1_015), 115 * SECOND), 5 * SECOND, "an outage goes on until a round works");
+        assert_eq!(
+            steadiness.attended(at(1_005), at(1_015), 115 * SECOND),
+            5 * SECOND,
+            "an outage goes on until a round works"
+        );
         works(&steadiness, 120..130);
         assert_eq!(steadiness.attended(at(1_005), at(1_029), 129 * SECOND), 14 * SECOND);
         assert_eq!(steadiness.attended(at(1_005), at(1_199), 299 * SECOND), 14 * SECOND, "before anybody has noticed");
         assert_eq!(steadiness.age(at(1_005), at(1_029)), 24 * SECOND, "while time passes all the same");
         works(&steadiness, 300..310);
-        assert_eq!(steadiness.attended(at(1_029), at(1_209), 309 * SECOND), 9 * SECOND, "a process that was stopped was absent");
+        assert_eq!(
+            steadiness.attended(at(1_029), at(1_209), 309 * SECOND),
+            9 * SECOND,
+            "a process that was stopped was absent"
+        );
     }
 
     #[test]
