@@ -95,6 +95,17 @@ async fn the_database_is_as_it_was_meant_to_be() {
 }
 
 #[tokio::test]
+async fn a_node_s_row_tells_the_machine_s_clock_beside_the_node_s_own() {
+    let temporary = temporary().await;
+    let node = NodeRow { id: uuid(1), now: time(5), level: 1 };
+    temporary.store.presence(&Presence { node: Some(node), ..Presence::default() }).await.unwrap();
+    let mut connection = foreign(&temporary.path()).await;
+    let age = "SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) - seen FROM nodes";
+    let age: i64 = sqlx::query_scalar(age).fetch_one(&mut connection).await.unwrap();
+    assert!((0..60_000_000).contains(&age), "{age}");
+}
+
+#[tokio::test]
 async fn a_second_server_is_refused_until_the_first_is_gone() {
     let first = temporary().await;
     let why = refused(&first.path()).await;

@@ -90,7 +90,7 @@ pub(super) enum Purpose {
     Commit,
     /// News for other nodes, which may be lost: its commits wait for no disk.
     News,
-    /// Brings the schema up to date, however long that takes.
+    /// Brings the schema up to date, however long that takes; [set up](Connector::set_up) once it is in its transaction.
     Migration,
 }
 
@@ -130,7 +130,9 @@ impl Connector {
     pub(super) async fn connect(&self, purpose: Purpose) -> sqlx::Result<PgConnection> {
         timeout(self.limit, async {
             let mut connection = self.options.connect().await?;
-            self.set_up(&mut connection, purpose).await?;
+            if purpose != Purpose::Migration {
+                self.set_up(&mut connection, purpose).await?;
+            }
             Ok(connection)
         })
         .await
@@ -154,7 +156,7 @@ impl Connector {
 
     /// Sets the limits of a session and looks whether the server keeps what it acknowledges, in one statement. At each new
     /// connection, since the server may have been restarted with other settings, or be another one.
-    async fn set_up(&self, connection: &mut PgConnection, purpose: Purpose) -> sqlx::Result<()> {
+    pub(super) async fn set_up(&self, connection: &mut PgConnection, purpose: Purpose) -> sqlx::Result<()> {
         let (statement, lock) = match purpose {
             Purpose::Migration => (Duration::ZERO, self.limit),
             // The server has given up a statement before its node does: what was given up does not run on.
@@ -187,13 +189,15 @@ impl Connector {
             }
             Purpose::Commit | Purpose::News | Purpose::Migration => "",
         };
+        // Behind a pooler the session of a migration may be another client's afterwards.
+        let local = purpose == Purpose::Migration;
         // The keepalives free what a node that was cut off holds, once its machine no longer answers.
         let sql = format!(
-            "SELECT set_config('statement_timeout', '{}', false), set_config('lock_timeout', '{}', false), \
-             set_config('idle_in_transaction_session_timeout', '{}', false), set_config('synchronous_commit', {durability}, false), \
-             set_config('default_transaction_isolation', 'read committed', false), {plans} {joins} \
-             set_config('jit', 'off', false), set_config('tcp_keepalives_idle', '5', false), \
-             set_config('tcp_keepalives_interval', '2', false), set_config('tcp_keepalives_count', '3', false), \
+            "SELECT set_config('statement_timeout', '{}', {local}), set_config('lock_timeout', '{}', {local}), \
+             set_config('idle_in_transaction_session_timeout', '{}', {local}), set_config('synchronous_commit', {durability}, {local}), \
+             set_config('default_transaction_isolation', 'read committed', {local}), {plans} {joins} \
+             set_config('jit', 'off', {local}), set_config('tcp_keepalives_idle', '5', {local}), \
+             set_config('tcp_keepalives_interval', '2', {local}), set_config('tcp_keepalives_count', '3', {local}), \
              current_setting('server_version_num') AS version, current_setting('fsync') AS fsync, \
              current_setting('full_page_writes') AS whole_pages, current_setting('server_encoding') AS encoding, \
              current_setting('transaction_read_only') AS read_only",

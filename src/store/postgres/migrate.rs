@@ -59,15 +59,16 @@ pub(super) async fn alone(options: &Options) -> Result<Schema, Error> {
 pub(super) async fn bring_up(connector: &Connector, migrations: &Migrator) -> Result<Schema, Error> {
     let migrated = async {
         let mut connection = connector.connect(Purpose::Migration).await?;
-        let found = migrate(&mut connection, migrations).await?;
+        let found = migrate(connector, &mut connection, migrations).await?;
         connection.close().await?;
         Ok(found)
     };
     timeout(MIGRATION_MAX, migrated).await.unwrap_or_else(|_| Err(error::no_answer())).map_err(error::at_start)
 }
 
-async fn migrate(connection: &mut PgConnection, migrations: &Migrator) -> sqlx::Result<Schema> {
+async fn migrate(connector: &Connector, connection: &mut PgConnection, migrations: &Migrator) -> sqlx::Result<Schema> {
     run(connection, "BEGIN").await?;
+    connector.set_up(connection, Purpose::Migration).await?;
     lock(connection).await?;
     let found = inspect(connection, migrations).await?;
     if found.is_newer() {

@@ -40,8 +40,9 @@ use tokio::sync::{Mutex, mpsc};
 /// Bytes of a page: one history row of a usual step fits many times, and the tables stay shallow.
 const PAGE_BYTES: u32 = 8192;
 
-const NODE_WRITE: &str = "INSERT INTO nodes (id, slot, now, level) VALUES ($1, 0, $2, $3) \
-     ON CONFLICT (id) DO UPDATE SET now = CASE WHEN nodes.now < $2 THEN $2 ELSE nodes.now END, level = $3";
+const NODE_WRITE: &str = "INSERT INTO nodes (id, slot, now, level, seen) \
+     VALUES ($1, 0, $2, $3, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) ON CONFLICT (id) DO UPDATE SET \
+     now = CASE WHEN nodes.now < $2 THEN $2 ELSE nodes.now END, level = $3, seen = excluded.seen";
 
 /// How the database is opened. [`Default`] is right for a server.
 #[derive(Clone, Debug)]
