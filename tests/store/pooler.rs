@@ -1,4 +1,5 @@
-//! Behind PgBouncer, where it gives each client a session of its own, everything works.
+//! Behind PgBouncer: where it gives each transaction another session Orbit says so and refuses, where it gives each
+//! client a session of its own everything works.
 
 #![allow(clippy::disallowed_methods, reason = "a database is watched in real time")]
 
@@ -64,6 +65,22 @@ impl Drop for Pooler {
         // It is gone, or goes now.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c111_a_pooler_that_mixes_up_sessions_is_refused_in_plain_words() {
+    let database = fresh_database().await;
+    let pooler = Pooler::start(&database, "transaction");
+    // On an empty database, and on one that is in use.
+    for _ in 0..2 {
+        for _ in 0..3 {
+            match pooler.open().await {
+                Err(Error::Refused(why)) => assert!(why.contains("pool_mode = transaction"), "{why}"),
+                other => panic!("{:?}", other.map(|_| "it was opened")),
+            }
+        }
+        PostgresStore::open(Options::new(database.url())).await.unwrap().close().await.unwrap();
     }
 }
 
