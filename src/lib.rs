@@ -3,7 +3,7 @@
 //! ```text
 //!  gRPC ─┐                                   ┌─ domain (pure): decide · evolve
 //!  HTTP ─┼▶ api ─▶ wire ─▶ engine (mailbox) ─┤
-//!  timers┘   ▲      parse      commands      └─ store: group commit ─▶ SQLite
+//!  timers┘   ▲      parse      commands      └─ store: group commit ─▶ SQLite | PostgreSQL
 //!            └── gateway (derived from descriptors)
 //! ```
 //!
@@ -27,6 +27,14 @@
 //! again with what the other wrote. Where nothing is to be written, a look at the newest number says whether the state
 //! in memory is still good enough for the answer.
 //!
+//! # Several nodes
+//!
+//! On PostgreSQL any number of servers, the nodes, share one database. The database is the state, memory is a cache, and no
+//! node owns anything: any of them decides on any execution, and the unique key of `history` tells who was first. Where a
+//! call is answered without an append, a look at the newest number comes before ([`engine`], `probe`). Nodes do not call each
+//! other; each tells what it has committed (`news`), and hashing over those that live (`membership`) says who looks first at a
+//! timer, a session or a waiting unit. All of that saves work and waiting, and none of it must be right.
+//!
 //! # What always holds
 //!
 //! | | invariant | fails if it is broken |
@@ -43,6 +51,9 @@
 //! | I10 | HTTP has no behaviour of its own: routes, JSON and streams derive from the descriptors. | `gateway` tests |
 //! | I11 | Every loop, queue, page, payload and wait is bounded. | `tests/api`, `engine` tests |
 //! | I12 | Where several nodes share a store, each tells what any of them has acknowledged: an answer without an append is of the newest state. | `tests/simulation` |
+//!
+//! All of it holds for one node and for several: `tests/simulation` runs both, `tests/store` runs on each store, and
+//! `tests/recovery` kills, stops and cuts off nodes and their database.
 //!
 //! An acknowledged write is durable: [`store`] syncs before it answers (`tests/recovery` cuts the power).
 

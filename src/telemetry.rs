@@ -1,7 +1,8 @@
 //! Names of metrics, with their unit and meaning; the only place that spells them.
 //!
 //! Prefix `orbit_` (but for the RPC histogram, whose name OpenTelemetry gives), base units, no ids as labels.
-//! To add one: a constant here with its `describe_…` line in [`describe`], and the line that records it where it happens.
+//! To add one: a constant here with its `describe_…` line in [`describe`], the line that records it where it happens, and
+//! its line in `docs/operations.md` (`tests/tidy.rs` looks).
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -24,6 +25,10 @@ pub const READY: &str = "orbit_ready";
 pub const DATABASE_BYTES: &str = "orbit_db_size_bytes";
 /// Gauge, bytes: size of the write-ahead log alone.
 pub const LOG_BYTES: &str = "orbit_sqlite_wal_bytes";
+/// Gauge: connections to PostgreSQL that reads and writes beside commits have in use; at most `--db-connections`.
+pub const DATABASE_CONNECTIONS: &str = "orbit_db_connections_in_use";
+/// Gauge: reads and writes beside commits that wait for a connection to PostgreSQL.
+pub const DATABASE_WAITING: &str = "orbit_db_connections_waiting";
 /// Gauge: executions in a `state`.
 pub const EXECUTIONS: &str = "orbit_executions";
 
@@ -118,6 +123,8 @@ fn describe() {
     describe_gauge!(READY, "1 while the server takes new work");
     describe_gauge!(DATABASE_BYTES, Unit::Bytes, "Size of the database with its log");
     describe_gauge!(LOG_BYTES, Unit::Bytes, "Size of the write-ahead log");
+    describe_gauge!(DATABASE_CONNECTIONS, "Connections to PostgreSQL in use, beside those of commits and news");
+    describe_gauge!(DATABASE_WAITING, "Reads and writes that wait for a connection to PostgreSQL");
     describe_gauge!(EXECUTIONS, "Executions by state");
     describe_histogram!(COMMIT_BATCH_APPENDS, Unit::Count, "Appends of one commit batch");
     describe_histogram!(COMMIT_DURATION, Unit::Seconds, "Duration of the commit of one batch");

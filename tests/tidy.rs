@@ -134,6 +134,27 @@ fn migrations_are_numbered_without_gaps() {
 }
 
 #[test]
+fn every_metric_is_described_and_documented() {
+    let telemetry = fs::read_to_string(root().join("src/telemetry.rs")).expect("it is there");
+    let operations = fs::read_to_string(root().join("docs/operations.md")).expect("it is there");
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for line in telemetry.lines().filter_map(|line| line.strip_prefix("pub const ")) {
+        let Some((constant, name)) = line.split_once(": &str = ") else { continue };
+        let name = name.trim_matches(['"', ';']);
+        count += 1;
+        if !telemetry.contains(&format!("!({constant},")) {
+            faults.push(format!("{constant} has no describe_… line"));
+        }
+        if !operations.contains(&format!("`{name}`")) {
+            faults.push(format!("{name} is not in docs/operations.md"));
+        }
+    }
+    assert!(count > 20, "the constants are found: {count}");
+    assert_none(&faults);
+}
+
+#[test]
 fn uses_are_found_in_every_form() {
     let text = "use crate::store::Error;\nuse crate::{\n    domain::{self, Payload},\n    wire,\n};\n// crate::cli::x\nlet a = crate::engine::b();";
     let found: Vec<String> = used_modules(text).into_iter().collect();

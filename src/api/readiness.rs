@@ -1,11 +1,11 @@
-//! Whether the server takes new work: its database answers and it does not drain.
+//! Whether the server takes new work: its database answers and takes writes, and it does not drain.
 //!
 //! One probe asks the database every two seconds; `/readyz`, `grpc.health.v1` and the metric read what it found, so
-//! that many health checks cost one read.
+//! that many health checks cost one read and one write that changes nothing.
 
 use crate::clock;
 use crate::domain::SessionId;
-use crate::store::Store;
+use crate::store::{self, Store};
 use crate::telemetry;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -15,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// How long the database may take to answer one.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What keeps a server from being ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
     /// Nothing.
     Ready,
-    /// The database does not answer.
+    /// The database does not answer, or takes no writes.
     StoreUnavailable,
     /// It shuts down; it will not be ready again.
     Draining,
@@ -33,7 +33,7 @@ impl Readiness {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Ready => "ready",
-            Self::StoreUnavailable => "not ready: the database does not answer",
+            Self::StoreUnavailable => "not ready: the database does not answer or takes no writes",
             Self::Draining => "not ready: shutting down",
         }
     }
@@ -84,13 +84,19 @@ impl Beacon {
     /// Asks the database again and again until `stop` is called.
     pub(super) async fn probe(self, store: Arc<dyn Store>, stop: CancellationToken) {
         while stop.run_until_cancelled(clock::sleep(PAUSE)).await.is_some() {
-            // A row that cannot be there: the read goes all the way to the database and brings nothing back.
-            let nobody = SessionId(uuid::Uuid::nil());
-            let answer = tokio::time::timeout(PATIENCE, store.session(nobody)).await;
-            let answers = matches!(answer, Ok(Ok(_)));
+            let answers = tokio::time::timeout(PATIENCE, ask(&*store)).await.is_ok_and(|asked| asked.is_ok());
             self.set(if answers { Readiness::Ready } else { Readiness::StoreUnavailable });
         }
     }
+}
+
+/// Reads and deletes a row that cannot be there: both go all the way to the database and change nothing. A database that
+/// became a standby still reads.
+async fn ask(store: &dyn Store) -> Result<(), store::Error> {
+    let nobody = SessionId(uuid::Uuid::nil());
+    store.session(nobody).await?;
+    store.end_session(nobody, None).await?;
+    Ok(())
 }
 
 #[cfg(test)]

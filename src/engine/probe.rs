@@ -83,7 +83,7 @@ pub(super) async fn run(core: Arc<Core>) {
             () = crate::clock::sleep(WATCH_INTERVAL) => {}
         }
         if let Err(error) = look_at_watched(&core).await {
-            tracing::warn!(%error, "looking at watched executions failed");
+            tracing::warn!(error = &error as &dyn std::error::Error, "looking at watched executions failed");
         }
     }
 }

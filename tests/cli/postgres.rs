@@ -209,6 +209,19 @@ async fn c125_a_lost_database_makes_a_server_unready_and_not_dead_until_it_is_ba
 }
 
 #[tokio::test]
+async fn c125_a_database_that_takes_no_writes_makes_a_server_unready() {
+    let mut database = PrivateServer::start();
+    let server = serve(database.url(), &[]);
+    // As a standby does, or a disk that a provider has frozen.
+    database.set("default_transaction_read_only", Some("on"));
+    until("it is not ready", || http_status(&server.address, "/readyz") == 503);
+    assert_eq!(http_status(&server.address, "/healthz"), 200);
+    assert_eq!(server.orbit(&["list"]).code, 0, "what needs no write is answered");
+    database.set("default_transaction_read_only", None);
+    until("it is ready again", || http_status(&server.address, "/readyz") == 200);
+}
+
+#[tokio::test]
 async fn a_benchmark_runs_on_several_nodes_and_spares_a_database_that_is_in_use() {
     let database = fresh_database().await;
     let load = ["bench", "--steps", "3", "--concurrency", "8", "--duration", "1s", "--warm-up", "200ms", "-o", "json"];

@@ -66,15 +66,15 @@ impl Judge {
     async fn round(&mut self, reads_store: bool) {
         if reads_store && let Err(error) = self.read_sessions().await {
             self.core.sessions.steadiness().failed(self.core.clock.monotonic());
-            tracing::warn!(%error, "sessions could not be read");
+            tracing::warn!(error = &error as &dyn std::error::Error, "sessions could not be read");
         }
         match self.end_silent().await {
             Ok(()) => self.core.duty_done("sessions"),
-            Err(error) => tracing::warn!(%error, "a lost session could not be ended"),
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "a lost session could not be ended"),
         }
         match self.end_overdue().await {
             Ok(()) => self.core.duty_done("held tasks"),
-            Err(error) => tracing::warn!(%error, "overdue tasks could not be ended"),
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "overdue tasks could not be ended"),
         }
     }
 

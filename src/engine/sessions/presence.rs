@@ -23,18 +23,20 @@ pub(super) async fn run(core: Arc<Core>) {
             }
             Err(error) => {
                 core.sessions.steadiness().failed(core.clock.monotonic());
-                tracing::warn!(%error, "presence could not be written");
+                tracing::warn!(error = &error as &dyn std::error::Error, "presence could not be written");
             }
         }
         match core.delete_ended().await {
             Ok(()) => core.duty_done("ended tasks"),
-            Err(error) => tracing::warn!(%error, "rows of ended tasks could not be deleted"),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "rows of ended tasks could not be deleted")
+            }
         }
     }
     // What was heard last is worth a row: the next life of this node judges by it.
     for outcome in [core.write_presence().await, core.delete_ended().await] {
         if let Err(error) = outcome {
-            tracing::warn!(%error, "presence could not be written at the end");
+            tracing::warn!(error = &error as &dyn std::error::Error, "presence could not be written at the end");
         }
     }
 }

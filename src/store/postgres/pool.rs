@@ -17,6 +17,7 @@ use crate::store::{
     statistics::Totals,
     unbroken::unbroken,
 };
+use crate::telemetry::{self, Present};
 use futures_util::future::BoxFuture;
 use sqlx::{
     Connection as _, SqlSafeStr,
@@ -91,6 +92,12 @@ struct Idle {
     since: Instant,
 }
 
+/// The right to use one of the connections, counted while it lasts.
+struct Turn<'a> {
+    _permit: SemaphorePermit<'a>,
+    _counted: Present,
+}
+
 /// The pool: at most so many connections at once.
 pub(super) struct Connections {
     connector: Connector,
@@ -115,9 +122,9 @@ impl Connections {
         let connections = self.clone();
         let read = unbroken(async move {
             let read = async {
-                let (permit, mut connection) = connections.take().await?;
+                let (turn, mut connection) = connections.take().await?;
                 let answer = work(&mut connection).await?;
-                connections.put_back(permit, connection);
+                connections.put_back(turn, connection);
                 Ok(answer)
             };
             connections.within_limit(read).await
@@ -148,13 +155,13 @@ impl Connections {
     where
         W: for<'t> Fn(&'t mut Transaction) -> BoxFuture<'t, sqlx::Result<T>>,
     {
-        let (permit, mut connection) = self.take().await?;
+        let (turn, mut connection) = self.take().await?;
         run(&mut connection, "BEGIN").await?;
         let mut transaction = Transaction { connection, changes: Statistics::default() };
         let answer = work(&mut transaction).await?;
         run(&mut transaction.connection, "COMMIT").await?;
         self.totals.committed(&transaction.changes);
-        self.put_back(permit, transaction.connection);
+        self.put_back(turn, transaction.connection);
         Ok(answer)
     }
 
@@ -167,21 +174,24 @@ impl Connections {
         answer
     }
 
-    async fn take(&self) -> sqlx::Result<(SemaphorePermit<'_>, PgConnection)> {
+    async fn take(&self) -> sqlx::Result<(Turn<'_>, PgConnection)> {
+        let waiting = Present::new(telemetry::DATABASE_WAITING);
         let permit = self.permits.acquire().await.map_err(|_| sqlx::Error::PoolClosed)?;
+        drop(waiting);
+        let turn = Turn { _permit: permit, _counted: Present::new(telemetry::DATABASE_CONNECTIONS) };
         let idle = self.idle().pop();
         if let Some(Idle { mut connection, since }) = idle {
             if since.elapsed() < FRESH || connection.ping().await.is_ok() {
-                return Ok((permit, connection));
+                return Ok((turn, connection));
             }
             self.idle().clear();
         }
-        Ok((permit, self.connector.connect(Purpose::Work).await?))
+        Ok((turn, self.connector.connect(Purpose::Work).await?))
     }
 
-    fn put_back(&self, permit: SemaphorePermit<'_>, connection: PgConnection) {
+    fn put_back(&self, turn: Turn<'_>, connection: PgConnection) {
         self.idle().push(Idle { connection, since: Instant::now() });
-        drop(permit);
+        drop(turn);
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
