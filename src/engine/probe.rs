@@ -84,7 +84,23 @@ pub(super) async fn run(core: Arc<Core>) {
         }
         if let Err(error) = look_at_watched(&core).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "looking at watched executions failed");
+            // Who waits must not wait on while this node cannot see what becomes of it: a look of its own fails as well,
+            // and tells so, or finds what there is.
+            suspect_watched(&core);
         }
+    }
+}
+
+/// Makes everybody who watches look.
+fn suspect_watched(core: &Core) {
+    let mut after = None;
+    loop {
+        let keys = core.cache.watched(after, LOOK_LENGTH_MAX);
+        let Some(last) = keys.last() else { return };
+        for key in &keys {
+            core.cache.heard(*key, u64::MAX);
+        }
+        after = Some(*last);
     }
 }
 

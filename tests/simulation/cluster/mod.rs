@@ -5,6 +5,7 @@ mod presence;
 mod sessions;
 mod time;
 mod timers;
+mod waits;
 
 use crate::harness::*;
 use orbit::clock::{SeededEntropy, TokioClock};
