@@ -123,6 +123,19 @@ record-restart: export OPEN_EXECUTIONS ?= 20000
 record-restart:
 	$(RECORD) restart::the_first_request_is_served_within_a_second_however_many_executions_are_open
 
+.PHONY: record-chaos record-faults
+record-chaos: export CHAOS_SECONDS ?= 900
+record-chaos: export RECORD_COMMAND = make record-chaos CHAOS_SECONDS=$(CHAOS_SECONDS)
+record-chaos: ## Three nodes and all that can happen to them, CHAOS_SECONDS=900, into docs/measurements/
+	@scripts/record chaos "Chaos on three nodes" $(RECORD) cluster::chaos::$(CHAOS)
+record-faults: export FAULT_TRIES ?= 30
+record-faults: export RECORD_COMMAND = make record-faults FAULT_TRIES=$(FAULT_TRIES)
+record-faults: ## Each fault of nodes and database, FAULT_TRIES=30 times, into docs/measurements/
+	@scripts/record faults "Faults of nodes and of their database" $(RECORD) cluster::faults::$(FAULTS)
+
+CHAOS := nothing_accepted_is_lost_or_repeated_whatever_happens_to_nodes_workers_connections_and_the_database
+FAULTS := everything_goes_on_within_five_seconds_of_each_fault_of_a_node_or_of_the_database
+
 # --- Generated code ---------------------------------------------------------------------------------------------------
 
 .PHONY: generate

@@ -4,7 +4,7 @@
 
 use crate::{
     chance::Chance,
-    connect::{Admin, Answer, Flight, Refusal, admin, insist, once},
+    connect::{Admin, Answer, Flight, Refusal, admin_of, insist, once},
     journal::{End, Journal, Life, Start, Stop},
     workflow::Plan,
 };
@@ -46,19 +46,24 @@ pub(crate) struct Callers {
 }
 
 impl Callers {
-    pub(crate) fn begin(address: SocketAddr, load: Load, journal: &Journal, flight: &Flight, chance: &Chance) -> Self {
+    pub(crate) fn begin(
+        addresses: &[SocketAddr],
+        load: Load,
+        journal: &Journal,
+        flight: &Flight,
+        chance: &Chance,
+    ) -> Self {
         let stop = CancellationToken::new();
         let keys = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
+        let mut addresses = addresses.to_vec();
         for client in 0..load.clients {
-            let admin = admin(address);
+            let admin = admin_of(&addresses);
+            // The next one begins with another node.
+            addresses.rotate_left(1);
             for life in 0..load.lives {
-                let mut caller = Caller {
-                    admin: admin.clone(),
-                    journal: journal.clone(),
-                    flight: flight.clone(),
-                    chance: chance.fork(client * load.lives + life),
-                };
+                let chance = chance.fork(client * load.lives + life);
+                let mut caller = Caller::new(admin.clone(), journal, flight, chance);
                 let (keys, stop) = (Arc::clone(&keys), stop.clone());
                 tasks.spawn(async move {
                     while !stop.is_cancelled() {
@@ -80,7 +85,8 @@ impl Callers {
     }
 }
 
-struct Caller {
+/// One caller.
+pub(crate) struct Caller {
     admin: Admin,
     journal: Journal,
     flight: Flight,
@@ -88,8 +94,12 @@ struct Caller {
 }
 
 impl Caller {
-    /// Sees one execution from its start to its end, or as far as the server lives.
-    async fn live(&mut self, key: u64, plan: Plan, stop: &CancellationToken) {
+    pub(crate) fn new(admin: Admin, journal: &Journal, flight: &Flight, chance: Chance) -> Self {
+        Self { admin, journal: journal.clone(), flight: flight.clone(), chance }
+    }
+
+    /// Sees one execution from its start to its end, unless it is told to stop waiting.
+    pub(crate) async fn live(&mut self, key: u64, plan: Plan, stop: &CancellationToken) {
         let mut life = Life { key, plan, start: Start::Unknown, signals: Vec::new(), stop: None, end: None };
         if let Some(start) = self.start(&life).await {
             let id = start.id.clone();
@@ -162,7 +172,8 @@ impl Caller {
             | Plan::Forgiving { .. }
             | Plan::Sleep { .. }
             | Plan::Compute { .. }
-            | Plan::Hold { .. } => {}
+            | Plan::Hold { .. }
+            | Plan::Pass { .. } => {}
         }
     }
 
@@ -195,7 +206,7 @@ impl Caller {
         }
     }
 
-    /// The end, if the connection lasts until then. Waiting is no command: it is not counted as one.
+    /// The end, however often the connection breaks. Waiting is no command: it is not counted as one.
     async fn wait(&mut self, id: &str) -> Option<End> {
         loop {
             let request = WaitExecutionRequest { id: id.to_owned(), ..WaitExecutionRequest::default() };
@@ -210,7 +221,10 @@ impl Caller {
                     self.journal.fault(format!("wait for {id}: {refusal:?}"));
                     return None;
                 }
-                Answer::Unknown(_) => return None,
+                Answer::Unknown(_) => {
+                    let pause = self.chance.millis(5, 40);
+                    tokio::time::sleep(pause).await;
+                }
             }
         }
     }

@@ -14,6 +14,7 @@
 mod caller;
 mod cases;
 mod chance;
+mod cluster;
 mod connect;
 mod disk;
 mod journal;
@@ -27,3 +28,6 @@ mod shutdown;
 mod worker;
 mod worker_faults;
 mod workflow;
+
+#[path = "../support/postgres.rs"]
+mod postgres;

@@ -129,7 +129,7 @@ pub(crate) async fn judge(admin: &mut Admin, journal: &Journal) -> Verdict {
 }
 
 /// All executions there are.
-async fn list(admin: &mut Admin) -> Vec<Execution> {
+pub(crate) async fn list(admin: &mut Admin) -> Vec<Execution> {
     let mut executions = Vec::new();
     let mut page_token = String::new();
     loop {

@@ -95,7 +95,8 @@ async fn c007_a_start_while_recovery_runs_happens_once() {
     server.kill(&mut chance);
 
     // Both knock at the port before it is open, so they are served in the server's first moments.
-    let setup = Setup { name: "early".to_owned(), address: server.address(), mode: Mode::Stream, slots: 64, seed: 0 };
+    let addresses = vec![server.address()];
+    let setup = Setup { name: "early".to_owned(), addresses, mode: Mode::Stream, slots: 64, seed: 0 };
     let worker = Worker::begin(setup, &journal, &crate::connect::Flight::default());
     let starts: Vec<_> = (0..20)
         .map(|number| format!("early-{number}"))

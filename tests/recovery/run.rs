@@ -3,14 +3,17 @@
 use crate::{
     caller::{Callers, Load},
     chance::Chance,
-    connect::Flight,
+    connect::{self, Flight},
     journal::Journal,
     oracle::{self, Verdict},
     server::{Options, Server},
     worker::{Mode, Setup, Worker, process::Process},
     workflow,
 };
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// After a start of the server, workers must have results accepted again within this.
@@ -29,9 +32,21 @@ pub(crate) async fn beside_others() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().await
 }
 
+/// What serves a run.
+pub(crate) trait Serve {
+    /// Where it can be called; several nodes are one server.
+    fn addresses(&self) -> Vec<SocketAddr>;
+
+    /// The last lines that it has logged.
+    fn log_tail(&self) -> String;
+
+    /// Ends it as an operator would.
+    async fn stop(&mut self);
+}
+
 /// The parts of a run.
-pub(crate) struct Run {
-    pub(crate) server: Server,
+pub(crate) struct Run<S = Server> {
+    pub(crate) server: S,
     pub(crate) chance: Chance,
     pub(crate) journal: Journal,
     pub(crate) flight: Flight,
@@ -41,10 +56,16 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Starts the server and deploys the definitions.
+    /// Starts a server and deploys the definitions.
     pub(crate) async fn begin(name: &str, options: Options) -> Self {
-        let server = Server::start_with(options).await;
-        workflow::deploy(&mut server.admin()).await;
+        Self::on(Server::start_with(options).await, name).await
+    }
+}
+
+impl<S: Serve> Run<S> {
+    /// Deploys the definitions to a server.
+    pub(crate) async fn on(server: S, name: &str) -> Self {
+        workflow::deploy(&mut connect::admin_of(&server.addresses())).await;
         Self {
             server,
             chance: Chance::named(name),
@@ -75,13 +96,16 @@ impl Run {
     /// The setup of a worker.
     pub(crate) fn setup(&mut self, name: String, number: u64, slots: usize) -> Setup {
         let mode = if number.is_multiple_of(2) { Mode::Stream } else { Mode::Poll };
-        Setup { name, address: self.server.address(), mode, slots, seed: self.chance.next() }
+        let mut addresses = self.server.addresses();
+        let first = usize::try_from(number).expect("it is small") % addresses.len();
+        addresses.rotate_left(first);
+        Setup { name, addresses, mode, slots, seed: self.chance.next() }
     }
 
     /// Lets callers begin.
     pub(crate) fn call(&mut self, load: Load) {
         let chance = self.chance.fork(0);
-        let callers = Callers::begin(self.server.address(), load, &self.journal, &self.flight, &chance);
+        let callers = Callers::begin(&self.server.addresses(), load, &self.journal, &self.flight, &chance);
         self.callers = Some(callers);
     }
 
@@ -126,7 +150,7 @@ impl Run {
         if let Some(callers) = self.callers.take() {
             callers.end().await;
         }
-        let mut admin = self.server.admin();
+        let mut admin = connect::admin_of(&self.server.addresses());
         oracle::adopt(&mut admin, &self.journal).await;
         oracle::drain(&mut admin, &self.journal).await;
         for worker in self.workers {

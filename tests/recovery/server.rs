@@ -1,6 +1,6 @@
 //! The real program as a process of its own, which can be killed and started again on the same port and file.
 
-use crate::{chance::Chance, connect, disk::Disk};
+use crate::{chance::Chance, connect, disk::Disk, run::Serve};
 use std::{
     fs::{self, File},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How a server is started.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
+    /// The database that it shares with others; a file of its own if there is none.
+    pub(crate) database: Option<String>,
     /// Variables beyond those that all these tests set.
     pub(crate) environment: Vec<(&'static str, String)>,
     /// The file layer that forgets what was not synced.
@@ -46,10 +48,15 @@ impl Server {
     }
 
     pub(crate) async fn start_with(options: Options) -> Self {
-        let directory = tempfile::Builder::new().prefix("recovery-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let mut server = Self { child: None, address: free_address(), directory: Some(directory), options };
+        let mut server = Self::new(options);
         server.start_again().await;
         server
+    }
+
+    /// Makes an empty directory for a server.
+    pub(crate) fn new(options: Options) -> Self {
+        let directory = tempfile::Builder::new().prefix("recovery-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self { child: None, address: free_address(), directory: Some(directory), options }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -87,7 +94,8 @@ impl Server {
     /// Starts the process; does not wait until it listens.
     pub(crate) fn spawn(&mut self) {
         assert!(self.child.is_none(), "it runs");
-        self.child = Some(self.command(&self.database(), self.address).spawn().unwrap());
+        let database = self.options.database.as_ref().map_or_else(|| self.database(), PathBuf::from);
+        self.child = Some(self.command(&database, self.address).spawn().unwrap());
     }
 
     /// The command that serves a database at an address, with its log in a file.
@@ -148,7 +156,7 @@ impl Server {
     /// SIGTERM, and how it ended.
     pub(crate) async fn terminate(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it runs");
-        ask_to_end(&child);
+        send(&child, libc::SIGTERM);
         let begin = Instant::now();
         loop {
             if let Some(status) = child.try_wait().unwrap() {
@@ -159,11 +167,30 @@ impl Server {
         }
     }
 
-    /// Ends the process as an operator would, and looks whether the file is whole.
+    /// Ends the process as an operator would, and looks whether its file is whole.
     pub(crate) async fn stop(&mut self) {
         let status = self.terminate().await;
         assert!(status.success(), "the server ended with {status}:\n{}", self.log_tail());
-        assert_eq!(integrity(&self.database()).await, "ok");
+        if self.options.database.is_none() {
+            assert_eq!(integrity(&self.database()).await, "ok");
+        }
+    }
+
+    /// Sends the process a signal.
+    pub(crate) fn signal(&self, signal: libc::c_int) {
+        send(self.child.as_ref().expect("it runs"), signal);
+    }
+
+    /// How the process ended, if it ended by itself; it can be started again then.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().unwrap()?;
+        self.child = None;
+        Some(status)
+    }
+
+    /// Whether there is a process.
+    pub(crate) fn is_running(&self) -> bool {
+        self.child.is_some()
     }
 
     /// The last lines of the log.
@@ -187,11 +214,25 @@ impl Drop for Server {
     }
 }
 
-/// SIGTERM.
-fn ask_to_end(child: &Child) {
+impl Serve for Server {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        vec![self.address]
+    }
+
+    fn log_tail(&self) -> String {
+        self.log_tail()
+    }
+
+    async fn stop(&mut self) {
+        self.stop().await;
+    }
+}
+
+/// Sends a process a signal.
+fn send(child: &Child, signal: libc::c_int) {
     let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
     // SAFETY: no memory is involved; the child is not reaped yet, so the id is still its own.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
 /// What SQLite itself says about the file.

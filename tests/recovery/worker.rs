@@ -10,7 +10,7 @@ mod stream;
 
 use crate::{
     chance::Chance,
-    connect::{Answer, Flight, Refusal, Tasks, once, tasks},
+    connect::{Answer, Flight, Refusal, Route, Tasks, once},
     journal::{Journal, Outcome, Received, Record, Report, Reported},
 };
 use orbit::proto::{
@@ -43,7 +43,8 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub(crate) struct Setup {
     pub(crate) name: String,
-    pub(crate) address: SocketAddr,
+    /// The nodes that it may call; it begins with the first.
+    pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) mode: Mode,
     /// Tasks that it has at the same time.
     pub(crate) slots: usize,
@@ -115,6 +116,7 @@ struct Shared {
     setup: Setup,
     sink: Sink,
     flight: Flight,
+    route: Route,
     client: Tasks,
     held: Mutex<HashMap<String, Held>>,
     /// Somebody's report was answered: there is room.
@@ -141,8 +143,10 @@ enum Ended {
 async fn run(setup: Setup, sink: Sink, flight: Flight, stop: CancellationToken) {
     // Unbounded, but no longer than the slots: one entry for each held task.
     let (reports, mut reported) = mpsc::unbounded_channel();
+    let route = Route::to(&setup.addresses);
     let shared = Arc::new(Shared {
-        client: tasks(setup.address),
+        client: Tasks::new(route.clone()),
+        route,
         chance: Mutex::new(Chance::named(&setup.name).fork(setup.seed)),
         setup,
         sink,
@@ -157,7 +161,10 @@ async fn run(setup: Setup, sink: Sink, flight: Flight, stop: CancellationToken) 
             let session = shared.register(std::mem::take(&mut session_id)).await;
             session_id.clone_from(&session.id);
             let ended = match shared.setup.mode {
-                Mode::Stream => stream::work(&shared, &session, &mut reported, &stop).await,
+                Mode::Stream => tokio::select! {
+                    ended = stream::work(&shared, &session, &mut reported, &stop) => ended,
+                    () = shared.wander() => Ended::Connection,
+                },
                 Mode::Poll => poll::work(&shared, &session, &stop).await,
             };
             if let Ended::Session = ended {
@@ -186,6 +193,16 @@ impl Shared {
     async fn pause(&self) {
         let pause = self.chance(|chance| chance.millis(5, 50));
         tokio::time::sleep(pause).await;
+    }
+
+    /// Resolves when it is time to see another node, though nothing is wrong with this one.
+    async fn wander(&self) {
+        if !self.route.is_wide() {
+            return std::future::pending().await;
+        }
+        let span = self.chance(|chance| chance.millis(2_000, 15_000));
+        tokio::time::sleep(span).await;
+        self.route.turn();
     }
 
     fn fault(&self, fault: &str) {

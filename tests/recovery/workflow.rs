@@ -8,7 +8,7 @@ use orbit::proto::{
 use serde_json::{Value, json};
 
 /// The definitions, in files of their own.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     include_str!("workflows/chain.yaml"),
     include_str!("workflows/join.yaml"),
     include_str!("workflows/retry.yaml"),
@@ -17,6 +17,7 @@ const SOURCES: [&str; 8] = [
     include_str!("workflows/compute.yaml"),
     include_str!("workflows/patient.yaml"),
     include_str!("workflows/hold.yaml"),
+    include_str!("workflows/pass.yaml"),
 ];
 
 /// What one execution is made to do.
@@ -42,6 +43,8 @@ pub(crate) enum Plan {
     Interrupted { value: i64 },
     /// Two tasks that take as long as this each.
     Hold { value: i64, millis: u64 },
+    /// A task that takes as long as this, and one that takes no time.
+    Pass { value: i64, millis: u64 },
 }
 
 impl Plan {
@@ -81,6 +84,7 @@ impl Plan {
             Self::Compute { .. } => "compute",
             Self::Patient { .. } => "patient",
             Self::Hold { .. } => "hold",
+            Self::Pass { .. } => "pass",
         }
     }
 
@@ -95,7 +99,7 @@ impl Plan {
             Self::Retry { value, failures } => json!({"value": value, "failures": failures, "forgiving": false}),
             Self::Forgiving { value, failures } => json!({"value": value, "failures": failures, "forgiving": true}),
             Self::Sleep { value, millis } => json!({"value": value, "pause": format!("{millis}ms")}),
-            Self::Hold { value, millis } => json!({"value": value, "millis": millis}),
+            Self::Hold { value, millis } | Self::Pass { value, millis } => json!({"value": value, "millis": millis}),
         }
     }
 
@@ -115,7 +119,7 @@ impl Plan {
             }
             Self::Compute { value } => succeeded(json!({"value": value * 2, "is_even": value % 2 == 0})),
             Self::Patient { ends, .. } => End { state: *ends, result: Value::Null },
-            Self::Hold { value, .. } => succeeded(json!({"value": value + 2})),
+            Self::Hold { value, .. } | Self::Pass { value, .. } => succeeded(json!({"value": value + 2})),
         }
     }
 }

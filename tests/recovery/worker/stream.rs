@@ -17,6 +17,9 @@ use tonic::Status;
 /// How often reports that the server could not take are sent again.
 const RESEND: Duration = Duration::from_millis(100);
 
+/// How often that is before a worker turns to another node.
+const RESENDS_MAX: u32 = 5;
+
 /// One stream.
 struct Stream<'a> {
     shared: &'a Arc<Shared>,
@@ -55,6 +58,7 @@ pub(super) async fn work(
     };
     let mut beats = tokio::time::interval(session.heartbeat_interval);
     let mut resends = tokio::time::interval(RESEND);
+    let mut resent = 0;
     loop {
         tokio::select! {
             response = responses.message() => match response {
@@ -77,7 +81,16 @@ pub(super) async fn work(
                 let frame = StreamTasksRequest { heartbeat: Some(heartbeat), ..StreamTasksRequest::default() };
                 stream.send(Vec::new(), frame, stop);
             }
-            _ = resends.tick(), if !stream.refused.is_empty() => {
+            _ = resends.tick() => {
+                if stream.refused.is_empty() {
+                    resent = 0;
+                    continue;
+                }
+                resent += 1;
+                if resent > RESENDS_MAX && shared.route.is_wide() {
+                    shared.route.turn();
+                    return Ended::Connection;
+                }
                 let tokens = std::mem::take(&mut stream.refused);
                 stream.send(tokens, StreamTasksRequest::default(), stop);
             }
