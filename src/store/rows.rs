@@ -407,7 +407,8 @@ pub struct HeldRow {
 pub struct Presence {
     /// Contacts of sessions; a row's time is never moved back.
     pub contacts: Vec<(SessionId, Timestamp)>,
-    /// Held rows to insert or replace, by (execution, unit, delivery).
+    /// Held rows to insert or replace, by (execution, unit, delivery). A row's beat is never moved back, and its progress
+    /// is the newest that was told: another node may have heard it, and this one not yet know.
     pub held: Vec<HeldRow>,
     /// This node and its time, written to `nodes`.
     pub node: Option<NodeRow>,

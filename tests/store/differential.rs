@@ -255,6 +255,7 @@ async fn presence(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]
             missing_since: random.one_in(2).then(|| time(random.below(1000) as i64)),
             heartbeat_timeout_micros: random.one_in(2).then(|| random.below(500) as i64),
             beat_time: time(random.below(1000) as i64),
+            progress: random.one_in(2).then(|| random.below(5).to_string().into()),
             ..held(
                 random.below(5).into(),
                 i64::try_from(execution.uid).unwrap(),

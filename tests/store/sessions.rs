@@ -11,6 +11,7 @@ on_every_store![
     a_contact_never_moves_back,
     presence_answers_with_the_time_of_every_node,
     held_rows_are_replaced_and_deleted,
+    a_beat_is_not_moved_back_and_progress_is_not_taken_back,
     held_rows_are_found_by_session_and_by_execution,
     held_rows_of_ended_sessions_are_found,
     held_rows_that_are_overdue_are_found,
@@ -91,7 +92,7 @@ async fn held_rows_are_replaced_and_deleted(store: &dyn Store) {
     let newer = HeldRow {
         session: SessionId(uuid(2)),
         missing_since: Some(time(5)),
-        beat_time: time(6),
+        beat_time: time(106),
         heartbeat_timeout_micros: Some(7),
         progress: Some(r#"{"done":0.5}"#.into()),
         ..held(1, 7, "a", 1)
@@ -101,6 +102,30 @@ async fn held_rows_are_replaced_and_deleted(store: &dyn Store) {
     store.delete_held(&[held_key(&newer), (ExecutionKey(1), "gone".into(), 1)]).await.unwrap();
     assert_eq!(store.held_by_execution(ExecutionKey(7)).await.unwrap(), [held(1, 7, "a", 2)]);
     store.delete_held(&[]).await.unwrap();
+}
+
+async fn a_beat_is_not_moved_back_and_progress_is_not_taken_back(store: &dyn Store) {
+    let beat = |at: i64, progress: Option<&str>| HeldRow {
+        beat_time: time(at),
+        progress: progress.map(Into::into),
+        ..held(1, 7, "a", 1)
+    };
+    // What several nodes heard comes in any order, and only some of them heard of progress.
+    for (told, kept) in [
+        (beat(100, Some("1")), beat(100, Some("1"))),
+        (beat(140, None), beat(140, Some("1"))),
+        (beat(120, Some("2")), beat(140, Some("1"))),
+        (beat(150, Some("3")), beat(150, Some("3"))),
+        (beat(150, Some("4")), beat(150, Some("4"))),
+        (beat(110, None), beat(150, Some("4"))),
+    ] {
+        put_held(store, vec![told.clone()]).await;
+        assert_eq!(store.held_by_execution(ExecutionKey(7)).await.unwrap(), [kept], "after {told:?}");
+    }
+    put_held(store, vec![HeldRow { unit: "b".into(), ..beat(140, None) }]).await;
+    put_held(store, vec![HeldRow { unit: "b".into(), ..beat(130, Some("5")) }]).await;
+    let late = HeldRow { unit: "b".into(), ..beat(140, Some("5")) };
+    assert_eq!(store.held_by_execution(ExecutionKey(7)).await.unwrap()[1], late, "a beat without progress came first");
 }
 
 async fn held_rows_are_found_by_session_and_by_execution(store: &dyn Store) {

@@ -226,7 +226,14 @@ impl Tables {
             }
         }
         for row in &presence.held {
-            self.held.insert((row.execution, row.unit.clone(), row.delivery), row.clone());
+            let key = (row.execution, row.unit.clone(), row.delivery);
+            let mut row = row.clone();
+            if let Some(stored) = self.held.get(&key) {
+                let (newer, older) = if row.beat_time < stored.beat_time { (stored, &row) } else { (&row, stored) };
+                (row.beat_time, row.progress) =
+                    (newer.beat_time, newer.progress.clone().or_else(|| older.progress.clone()));
+            }
+            self.held.insert(key, row);
             changes.add(Change::HeldWritten, 1);
         }
         if let Some(node) = presence.node {

@@ -311,8 +311,10 @@ pub(crate) static HELD_WRITE: Rows = Rows::new(
      SELECT column1, column2, column3, column4, column5, column6, column7, column8 FROM ",
     8,
     " AS v WHERE column1 IS NOT NULL ON CONFLICT (execution_key, unit, delivery) DO UPDATE SET session = excluded.session, \
-     missing_since = excluded.missing_since, beat_time = excluded.beat_time, heartbeat_timeout = excluded.heartbeat_timeout, \
-     progress = excluded.progress",
+     missing_since = excluded.missing_since, heartbeat_timeout = excluded.heartbeat_timeout, \
+     beat_time = CASE WHEN excluded.beat_time < held.beat_time THEN held.beat_time ELSE excluded.beat_time END, \
+     progress = CASE WHEN excluded.beat_time < held.beat_time THEN coalesce(held.progress, excluded.progress) \
+       ELSE coalesce(excluded.progress, held.progress) END",
 );
 pub(crate) static HELD_DELETE: Rows = Rows::new("DELETE FROM held WHERE (execution_key, unit, delivery) IN ", 3, "");
 pub(crate) const NODES: &str = "SELECT id, now, level FROM nodes ORDER BY id";
