@@ -85,6 +85,8 @@ struct Wheels {
     own: Wheel,
     /// Found in a shared store: to be confirmed.
     found: Wheel,
+    /// Until here none is confirmed, since the store did not answer.
+    confirm_from: Timestamp,
     /// What is noted as due until here is put into the wheel; the rest is found by a scan.
     known_until: Timestamp,
 }
@@ -158,12 +160,16 @@ impl Timers {
 
     fn take_found(&self, now: Timestamp) -> Vec<(ExecutionKey, Timer)> {
         let mut wheels = self.lock();
+        if now < wheels.confirm_from {
+            return Vec::new();
+        }
         std::iter::from_fn(|| wheels.found.take_due(now)).take(CONFIRM_LENGTH).collect()
     }
 
     fn next(&self) -> Option<Timestamp> {
         let wheels = self.lock();
-        wheels.own.next().into_iter().chain(wheels.found.next()).min()
+        let found = wheels.found.next().map(|fire| fire.max(wheels.confirm_from));
+        wheels.own.next().into_iter().chain(found).min()
     }
 
     /// Takes in what a scan found, where nothing is known. With `head_start`, somebody else may serve it first.
@@ -177,13 +183,15 @@ impl Timers {
         }
     }
 
-    /// Puts back what could not be confirmed, to be tried again.
-    fn put_back(&self, found: Vec<(ExecutionKey, Timer)>, fire: Timestamp) {
+    /// Puts back what could not be confirmed. From then on it is tried again, together with all that comes due meanwhile:
+    /// an outage must not cost a call for each timer.
+    fn put_back(&self, found: Vec<(ExecutionKey, Timer)>, confirm_from: Timestamp) {
         let mut wheels = self.lock();
+        wheels.confirm_from = confirm_from;
         for (key, timer) in found {
             // What was noted meanwhile is newer.
             if !wheels.has(key) {
-                wheels.found.insert(key, Timer { fire, ..timer });
+                wheels.found.insert(key, timer);
             }
         }
     }

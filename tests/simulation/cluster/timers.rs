@@ -113,6 +113,36 @@ async fn a_timer_that_cannot_be_confirmed_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_costs_a_look_a_second_however_many_timers_come_due_in_it() {
+    let cluster = Cluster::new(2).await;
+    cluster.nodes[0].deploy("nap", "steps:\n  - {id: a, sleep: {for: 20s}}\n").await;
+    let ids: Vec<String> = (0..60).map(|number| format!("e{number}")).collect();
+    for id in &ids {
+        cluster.nodes[0].start("nap", id).await;
+        pass(0.05).await;
+    }
+    pass(14.0).await;
+    let mut failures = Vec::new();
+    for node in &cluster.nodes {
+        let count = Arc::new(AtomicUsize::new(0));
+        failures.push(count.clone());
+        node.weather(move |call| {
+            let fails = method(&call) == "still_due";
+            count.fetch_add(usize::from(fails), Ordering::Relaxed);
+            if fails { Fate::FailsBefore } else { Fate::Works }
+        });
+    }
+    pass(10.0).await;
+    for node in &cluster.nodes {
+        node.weather(|_| Fate::Works);
+    }
+    pass(3.0).await;
+    let failures: Vec<usize> = failures.iter().map(|failures| failures.load(Ordering::Relaxed)).collect();
+    assert!(failures.iter().all(|failures| (3..=12).contains(failures)), "{failures:?}");
+    lags(&cluster.nodes[0], &ids, 20).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_timer_that_another_node_moved_fires_when_it_is_due_now() {
     let cluster = Cluster::new(2).await;
     cluster.nodes[0]
