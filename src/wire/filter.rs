@@ -267,6 +267,10 @@ impl<'a> Reader<'a> {
                     Some((_, escaped @ ('"' | '\\'))) => value.push(escaped),
                     _ => return Err(self.error(start + offset, "only \\\" and \\\\ are escapes")),
                 },
+                // No value that is stored has one, and PostgreSQL does not even take it to compare.
+                _ if character.is_control() => {
+                    return Err(self.error(start + offset, "a control character cannot be in a value"));
+                }
                 _ => value.push(character),
             }
         }
@@ -342,6 +346,7 @@ mod tests {
             ("workflow", 9, "expected one of"),
             ("workflow =", 11, "expected a value"),
             ("workflow = \"a", 12, "does not end"),
+            ("workflow = \"a\0b\"", 14, "control character"),
             ("ü = 1", 1, "expected a field"),
             ("labels. = 1", 1, "unknown field"),
             ("start_time > yesterday", 14, "2026"),
