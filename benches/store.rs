@@ -1,4 +1,4 @@
-//! Measures a store alone, synced: commits of steps, and lists over many executions.
+//! Measures a store alone, synced: commits of steps, and lists over many executions, alone and beside commits.
 //!
 //! `cargo bench --bench store` measures SQLite on the disk of `TMPDIR`, `DB=postgres://… cargo bench --bench store` PostgreSQL in
 //! a database that is empty. `EXECUTIONS=1000000` fills the lists (default 100,000; 0 leaves them out).
@@ -43,6 +43,7 @@ async fn main() {
     lifecycles(&*store, 1).await;
     lifecycles(&*store, 64).await;
     lists(&*store).await;
+    lists_beside_commits(&store).await;
     store.close().await.expect("closing");
 }
 
@@ -226,4 +227,30 @@ async fn lists(store: &dyn Store) {
         let slowest = times.iter().map(|(time, _)| time.as_secs_f64() * 1000.0).fold(0.0, f64::max);
         println!("list of {what:<32} {slowest:>7.1} ms at most, {} rows", times[0].1);
     }
+    let begin = now();
+    let counts = store.count().await.expect("counts");
+    println!("counts {:>33.1} ms, {counts:?}", begin.elapsed().as_secs_f64() * 1000.0);
+}
+
+/// Steps as before, and beside them one page after another.
+async fn lists_beside_commits(store: &Arc<dyn Store>) {
+    let failed = ListFilter { states: vec![ExecutionState::Failed], ..ListFilter::default() };
+    let tenant = ListFilter { labels: vec![("tenant".into(), "tenant-42".into())], ..ListFilter::default() };
+    let mut times = Vec::new();
+    let reads = async {
+        loop {
+            for filter in [&failed, &tenant] {
+                let begin = now();
+                store.list(filter, None, 100).await.expect("a page");
+                times.push(begin.elapsed());
+            }
+        }
+    };
+    tokio::select! {
+        () = steps(store, 64, store.committers()) => {}
+        () = reads => {}
+    }
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1000.0;
+    println!("beside them {} pages: {:.1} ms in the middle, {:.1} ms p99", times.len(), at(50), at(99));
 }
