@@ -8,9 +8,12 @@ use postgres_server::{Database, PrivateServer, execute, fresh_database};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use std::time::Duration;
 
-/// Takes back what the second migration did.
-const TO_SCHEMA_1: &str = "DELETE FROM orbit_migrations WHERE version > 1; ALTER TABLE nodes DROP CONSTRAINT nodes_slot; \
-     ALTER TABLE nodes DROP COLUMN seen; ALTER TABLE nodes ALTER COLUMN slot SET NOT NULL";
+/// The newest migration.
+const NEWEST: u32 = 3;
+
+/// Takes back what the migrations after the first did.
+const TO_SCHEMA_1: &str = "DELETE FROM orbit_migrations WHERE version > 1; DROP INDEX executions_workflow_state; \
+     ALTER TABLE nodes DROP CONSTRAINT nodes_slot; ALTER TABLE nodes DROP COLUMN seen; ALTER TABLE nodes ALTER COLUMN slot SET NOT NULL";
 
 async fn open(database: &Database) -> Result<PostgresStore, Error> {
     PostgresStore::open(PostgresOptions::new(database.url())).await
@@ -46,10 +49,10 @@ async fn c105_five_nodes_migrate_at_once() {
         let nodes = join_all((0..5).map(|_| open(&database))).await;
         for node in &nodes {
             let node = node.as_ref().unwrap();
-            assert_eq!(node.opened().schema_version, 2);
+            assert_eq!(node.opened().schema_version, NEWEST);
         }
         let applied = number(&database.url(), "SELECT count(*) FROM orbit_migrations").await;
-        assert_eq!(applied, 2, "each migration once");
+        assert_eq!(applied, i64::from(NEWEST), "each migration once");
         written(nodes[4].as_ref().unwrap(), start("b", 2)).await;
         for node in nodes {
             node.unwrap().close().await.unwrap();
@@ -79,7 +82,7 @@ async fn c105_a_migration_that_is_killed_half_way_leaves_the_old_schema_and_the_
     // The one that waited found the old schema as it was.
     assert_eq!(waiting.await.unwrap().unwrap().found, 1);
     let store = open(&database).await.unwrap();
-    assert_eq!(store.opened().schema_version, 2);
+    assert_eq!(store.opened().schema_version, NEWEST);
     store.close().await.unwrap();
 }
 
@@ -100,12 +103,12 @@ async fn c105_a_newer_schema_is_refused_and_told() {
 async fn what_would_be_done_is_told_without_doing_it() {
     let database = fresh_database().await;
     let schema = PostgresStore::schema(&PostgresOptions::new(database.url())).await.unwrap();
-    assert_eq!((schema.found, schema.known, schema.pending.len()), (0, 2, 2));
+    assert_eq!((schema.found, schema.known, schema.pending.len()), (0, NEWEST, NEWEST as usize));
     assert_eq!(number(&database.url(), "SELECT count(*) FROM pg_class WHERE relname = 'orbit_migrations'").await, 0);
     let found = PostgresStore::migrate(&PostgresOptions::new(database.url())).await.unwrap();
     assert_eq!(found, schema);
     let found = PostgresStore::migrate(&PostgresOptions::new(database.url())).await.unwrap();
-    assert_eq!((found.found, found.pending.len()), (2, 0));
+    assert_eq!((found.found, found.pending.len()), (NEWEST, 0));
 }
 
 #[tokio::test]

@@ -2,23 +2,24 @@
 //!
 //! | filter | walks |
 //! | --- | --- |
-//! | states that few executions have (by the counters) | `executions_state`, one walk a state, merged |
-//! | a label | `labels_once` of the first label; the others are looked up |
+//! | a label, unless few executions are in the states (by the counters) | `labels_once` of the first label |
+//! | a workflow and states | `executions_workflow_state`, one walk a state, merged |
 //! | a workflow | `executions_workflow` |
-//! | other states | `executions_state` |
+//! | states | `executions_state`, one walk a state, merged |
 //! | nothing, or all states | `executions_start` |
 //!
-//! Each of them ends with (`start_time`, `key`), so a page begins where the one before ended (a keyset, no offset), and
-//! what else is asked is checked row by row.
+//! Each of them ends with (`start_time`, `key`), so a page begins where the one before ended (a keyset, no offset). What else
+//! is asked is looked up entry by entry in the index that has it; rows are read for the page alone, or where only the row
+//! can tell.
 
 use super::executions::{count, limit};
 use super::row::execution_row;
 use super::{Connection, Dialect, Value, Values, text::EXECUTION_COLUMNS};
 use crate::store::{ExecutionRow, ExecutionState, ListCursor, ListFilter, NAMESPACE};
 use sqlx::AssertSqlSafe;
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
-/// So many executions are walked over in some 20 ms, so states that have fewer are the best way in.
+/// So many executions are walked over in some 20 ms, so states that have fewer are a better way in than a label.
 const STATE_IS_RARE: u64 = 10_000;
 
 pub(crate) async fn list<C: Connection>(
@@ -44,23 +45,39 @@ pub(crate) async fn list<C: Connection>(
 enum Walk {
     Start,
     Workflow,
+    WorkflowState,
     State,
     Label,
 }
 
-fn walk(filter: &ListFilter, states: &[ExecutionState], counts: &BTreeMap<ExecutionState, u64>) -> Walk {
-    let some_states = !states.is_empty();
-    let in_states: u64 = states.iter().filter_map(|state| counts.get(state)).sum();
-    if some_states && in_states <= STATE_IS_RARE {
-        Walk::State
-    } else if !filter.labels.is_empty() {
-        Walk::Label
-    } else if filter.workflow.is_some() {
-        Walk::Workflow
-    } else if some_states {
-        Walk::State
-    } else {
-        Walk::Start
+impl Walk {
+    fn of(filter: &ListFilter, states: &[ExecutionState], counts: &BTreeMap<ExecutionState, u64>) -> Self {
+        let in_states: u64 = states.iter().filter_map(|state| counts.get(state)).sum();
+        let few = !states.is_empty() && in_states <= STATE_IS_RARE;
+        if !filter.labels.is_empty() && !few {
+            return Self::Label;
+        }
+        Self::of_rows(filter.workflow.is_some(), !states.is_empty())
+    }
+
+    /// The index of `executions` that has these.
+    fn of_rows(workflow: bool, states: bool) -> Self {
+        match (workflow, states) {
+            (true, true) => Self::WorkflowState,
+            (true, false) => Self::Workflow,
+            (false, true) => Self::State,
+            (false, false) => Self::Start,
+        }
+    }
+
+    fn index(self) -> &'static str {
+        match self {
+            Self::Start => "executions_start",
+            Self::Workflow => "executions_workflow",
+            Self::WorkflowState => "executions_workflow_state",
+            Self::State => "executions_state",
+            Self::Label => "labels_once",
+        }
     }
 }
 
@@ -78,31 +95,31 @@ pub(crate) fn statement(
     if states.len() == ExecutionState::ALL.len() {
         states.clear();
     }
-    let walk = walk(filter, &states, counts);
+    let walk = Walk::of(filter, &states, counts);
     let mut statement = Statement { dialect, text: String::new(), values: Values::default() };
     let limit = statement.place(limit(most));
-    if walk == Walk::State && states.len() > 1 {
+    let order = match walk {
+        Walk::Label => "found.started DESC, found.execution_key DESC",
+        Walk::Start | Walk::Workflow | Walk::WorkflowState | Walk::State => "e.start_time DESC, e.key DESC",
+    };
+    if states.len() > 1 {
         // PostgreSQL brings the arms into order one by one before it merges them; SQLite merges them as it walks.
         let (open, close) = match dialect {
             Dialect::Sqlite => ("", String::new()),
-            Dialect::Postgres => ("(", format!(" ORDER BY e.start_time DESC, e.key DESC LIMIT {limit})")),
+            Dialect::Postgres => ("(", format!(" ORDER BY {order} LIMIT {limit})")),
         };
         for (index, state) in states.iter().enumerate() {
-            statement.text.push_str(if index > 0 { " UNION ALL " } else { "" });
-            statement.text.push_str(open);
-            statement.arm(walk, filter, after, std::slice::from_ref(state));
-            statement.text.push_str(&close);
+            statement.add(if index > 0 { " UNION ALL " } else { "" });
+            statement.add(open);
+            statement.arm(walk, filter, Some(*state), after, &limit);
+            statement.add(&close);
         }
-    } else {
-        statement.arm(walk, filter, after, &states);
-    }
-    let order = match walk {
-        Walk::Label => "l.start_time DESC, l.execution_key DESC",
         // The order of a UNION is told by its result columns.
-        Walk::State if states.len() > 1 => "start_time DESC, key DESC",
-        Walk::Start | Walk::Workflow | Walk::State => "e.start_time DESC, e.key DESC",
-    };
-    write!(statement.text, " ORDER BY {order} LIMIT {limit}").expect("a string takes all text");
+        statement.add(&format!(" ORDER BY start_time DESC, key DESC LIMIT {limit}"));
+    } else {
+        statement.arm(walk, filter, states.first().copied(), after, &limit);
+        statement.add(&format!(" ORDER BY {order} LIMIT {limit}"));
+    }
     (statement.text, statement.values)
 }
 
@@ -113,6 +130,10 @@ struct Statement {
 }
 
 impl Statement {
+    fn add(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
     fn place(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value);
         format!("${}", self.values.len())
@@ -120,47 +141,79 @@ impl Statement {
 
     fn and(&mut self, left: &str, value: impl Into<Value>) {
         let place = self.place(value);
-        write!(self.text, " AND {left} {place}").expect("a string takes all text");
+        self.add(&format!(" AND {left} {place}"));
     }
 
-    fn arm(&mut self, walk: Walk, filter: &ListFilter, after: Option<ListCursor>, states: &[ExecutionState]) {
-        let executions = |index| format!("executions AS e{}", self.dialect.indexed_by(index));
-        let (from, namespace, time, key) = match walk {
-            Walk::Start => (executions("executions_start"), "e.namespace", "e.start_time", "e.key"),
-            Walk::Workflow => (executions("executions_workflow"), "e.namespace", "e.start_time", "e.key"),
-            Walk::State => (executions("executions_state"), "e.namespace", "e.start_time", "e.key"),
-            // SQLite takes the tables of a CROSS JOIN in this order.
-            Walk::Label => {
-                ("labels AS l CROSS JOIN executions AS e".to_owned(), "l.namespace", "l.start_time", "l.execution_key")
+    /// Of one state or of all.
+    fn arm(
+        &mut self,
+        walk: Walk,
+        filter: &ListFilter,
+        state: Option<ExecutionState>,
+        after: Option<ListCursor>,
+        limit: &str,
+    ) {
+        match walk {
+            Walk::Label => self.of_label(filter, state, after, limit),
+            Walk::Start | Walk::Workflow | Walk::WorkflowState | Walk::State => {
+                self.of_rows(walk, filter, state, after);
             }
-        };
-        let namespace_place = self.place(NAMESPACE);
-        write!(self.text, "SELECT {EXECUTION_COLUMNS} FROM {from} WHERE {namespace} = {namespace_place}")
-            .expect("a string takes all text");
-        let mut labels = filter.labels.iter();
-        if walk == Walk::Label {
-            self.text.push_str(" AND e.key = l.execution_key");
         }
-        if walk == Walk::Label
-            && let Some((label, value)) = labels.next()
-        {
+    }
+
+    /// Walks an index of `executions`.
+    fn of_rows(&mut self, walk: Walk, filter: &ListFilter, state: Option<ExecutionState>, after: Option<ListCursor>) {
+        let (index, namespace) = (self.dialect.indexed_by(walk.index()), self.place(NAMESPACE));
+        self.add(&format!("SELECT {EXECUTION_COLUMNS} FROM executions AS e{index} WHERE e.namespace = {namespace}"));
+        if let Some(workflow) = &filter.workflow {
+            self.and("e.workflow =", workflow);
+        }
+        if let Some(state) = state {
+            self.and("e.state =", state as i64);
+        }
+        self.times("e.start_time", "e.key", filter, after);
+        self.labels(&filter.labels, "e.start_time", "e.key");
+    }
+
+    /// Walks the entries of the first label. A page of them is found before any row is read.
+    fn of_label(&mut self, filter: &ListFilter, state: Option<ExecutionState>, after: Option<ListCursor>, limit: &str) {
+        let namespace = self.place(NAMESPACE);
+        self.add(&format!(
+            "SELECT {EXECUTION_COLUMNS} FROM (SELECT l.start_time AS started, l.execution_key FROM labels AS l \
+             WHERE l.namespace = {namespace}"
+        ));
+        if let Some(((label, value), others)) = filter.labels.split_first() {
             self.and("l.key =", label.as_str());
             self.and("l.value =", value.as_str());
+            self.labels(others, "l.start_time", "l.execution_key");
         }
-        // A column of an index that is not walked is written so that no index can answer for it: PostgreSQL, which knows
-        // averages alone, would else walk that one.
-        let state = if walk == Walk::State { "e.state" } else { "e.state + 0" };
-        match states {
-            [] => {}
-            [one] => self.and(&format!("{state} ="), *one as i64),
-            several => {
-                let numbers: Vec<String> = several.iter().map(|state| (*state as i64).to_string()).collect();
-                write!(self.text, " AND {state} IN ({})", numbers.join(", ")).expect("a string takes all text");
+        self.times("l.start_time", "l.execution_key", filter, after);
+        if filter.workflow.is_some() || state.is_some() {
+            let index = Walk::of_rows(filter.workflow.is_some(), state.is_some()).index();
+            let (index, namespace) = (self.dialect.indexed_by(index), self.place(NAMESPACE));
+            // A range of one entry, and no LIMIT: so PostgreSQL takes the index that has all columns, and does not look up the
+            // row by its key. And no EXISTS, here and below, of which it would make a join: that goes entry by entry only if statistics
+            // tell it to.
+            self.add(&format!(
+                " AND (SELECT 1 FROM executions AS s{index} WHERE s.namespace = {namespace} \
+                 AND (s.start_time, s.key) >= (l.start_time, l.execution_key) \
+                 AND (s.start_time, s.key) <= (l.start_time, l.execution_key)"
+            ));
+            if let Some(workflow) = &filter.workflow {
+                self.and("s.workflow =", workflow);
             }
+            if let Some(state) = state {
+                self.and("s.state =", state as i64);
+            }
+            self.add(") IS NOT NULL");
         }
-        if let Some(workflow) = &filter.workflow {
-            self.and(if walk == Walk::Workflow { "e.workflow =" } else { "e.workflow || '' =" }, workflow);
-        }
+        self.add(&format!(
+            " ORDER BY l.start_time DESC, l.execution_key DESC LIMIT {limit}) AS found \
+             CROSS JOIN executions AS e WHERE e.key = found.execution_key"
+        ));
+    }
+
+    fn times(&mut self, time: &str, key: &str, filter: &ListFilter, after: Option<ListCursor>) {
         if let Some(from) = filter.start_from {
             self.and(&format!("{time} >="), from.as_micros());
         }
@@ -169,16 +222,18 @@ impl Statement {
         }
         if let Some(cursor) = after {
             let (at, after_key) = (self.place(cursor.start_time.as_micros()), self.place(cursor.key.0));
-            write!(self.text, " AND ({time}, {key}) < ({at}, {after_key})").expect("a string takes all text");
+            self.add(&format!(" AND ({time}, {key}) < ({at}, {after_key})"));
         }
+    }
+
+    fn labels(&mut self, labels: &[(String, String)], time: &str, key: &str) {
         for (label, value) in labels {
-            let (label, value) = (self.place(label.as_str()), self.place(value.as_str()));
-            write!(
-                self.text,
-                " AND EXISTS (SELECT 1 FROM labels AS o WHERE o.namespace = {namespace_place} AND o.key = {label} \
-                 AND o.value = {value} AND o.start_time = e.start_time AND o.execution_key = e.key)"
-            )
-            .expect("a string takes all text");
+            let (namespace, label, value) =
+                (self.place(NAMESPACE), self.place(label.as_str()), self.place(value.as_str()));
+            self.add(&format!(
+                " AND (SELECT 1 FROM labels AS o WHERE o.namespace = {namespace} AND o.key = {label} \
+                 AND o.value = {value} AND o.start_time = {time} AND o.execution_key = {key} LIMIT 1) IS NOT NULL"
+            ));
         }
     }
 }

@@ -69,8 +69,12 @@ async fn a_list_walks_the_index_of_its_filter() {
         (states(&ExecutionState::ALL), "executions_start"),
         (states(&open), "executions_state"),
         (ListFilter { workflow: workflow.clone(), ..ListFilter::default() }, "executions_workflow"),
-        (ListFilter { workflow: workflow.clone(), ..states(&open) }, "executions_workflow"),
-        (ListFilter { workflow, labels: labels.clone(), ..states(&[ExecutionState::Failed]) }, "executions_state"),
+        (ListFilter { workflow: workflow.clone(), ..states(&open) }, "executions_workflow_state"),
+        (
+            ListFilter { workflow, labels: labels.clone(), ..states(&[ExecutionState::Failed]) },
+            "executions_workflow_state",
+        ),
+        (ListFilter { labels: labels.clone(), ..states(&open) }, "SEARCH s USING COVERING INDEX executions_state"),
         (
             ListFilter { labels: labels.clone(), ..states(&open) },
             "SEARCH l USING PRIMARY KEY (namespace=? AND key=? AND value=?",
@@ -84,6 +88,10 @@ async fn a_list_walks_the_index_of_its_filter() {
             let (text, _) = list::statement(Dialect::Sqlite, &filter, &many, after, 10);
             let plan = plan(&store, &text).await;
             assert!(plan.contains(index), "{filter:?}\n{text}\n{plan}");
+            // The pages that a label has in each state are put in order to be merged.
+            let of_label = plan.contains("SCAN found") && filter.states.len() > 1;
+            let plan = plan.replace("SCAN found", "");
+            let plan = if of_label { plan.replace("TEMP B-TREE FOR ORDER BY", "") } else { plan };
             assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{filter:?}\n{text}\n{plan}");
         }
     }
