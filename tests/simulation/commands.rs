@@ -437,13 +437,14 @@ impl World {
         let count = u32::try_from(1 + self.random.below(3)).unwrap();
         let wait = Duration::from_millis(self.random.next() % 5_000);
         let memory = self.memory.clone();
+        let asked = ready(memory.session(session)).unwrap();
         Self::send(server, Command::Poll, None, |desk| async move {
             let begin = engine.clock().monotonic();
             match engine.poll(session, count, wait).await {
                 Ok(polled) => {
-                    if polled.tasks.is_empty() {
+                    if let Some(asked) = asked.filter(|_| polled.tasks.is_empty()) {
                         let waited = engine.clock().monotonic() - begin;
-                        desk.polled_nothing(&memory, session, waited, engine.clock().now());
+                        desk.polled_nothing(&memory, &asked, waited, engine.clock().now());
                     }
                     take(&desk, worker, life, polled.tasks);
                 }

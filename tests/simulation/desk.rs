@@ -5,7 +5,7 @@ use crate::{
     journal::Journal,
     world::{Shared, ready},
 };
-use orbit::domain::{SessionId, Timestamp};
+use orbit::domain::Timestamp;
 use orbit::engine::{Error, Standing};
 use orbit::store::{MemoryStore, Pool, SessionRow, Store};
 use std::{
@@ -43,12 +43,13 @@ impl Desk {
     }
 
     /// A poll brought nothing: then nothing was there for it, if it waited long enough and nothing disturbed it.
-    pub(crate) fn polled_nothing(&self, memory: &MemoryStore, session: SessionId, waited: Duration, now: Timestamp) {
-        let Some(row) = ready(memory.session(session)).unwrap() else { return };
-        if waited < PATIENCE || self.was_disturbed() {
+    pub(crate) fn polled_nothing(&self, memory: &MemoryStore, asked: &SessionRow, waited: Duration, now: Timestamp) {
+        // One that was taken back meanwhile serves other pools, which this poll knew nothing of.
+        let is_same = ready(memory.session(asked.id)).unwrap().is_some_and(|row| row.connection == asked.connection);
+        if !is_same || waited < PATIENCE || self.was_disturbed() {
             return;
         }
-        for pool in pools_of(&row) {
+        for pool in pools_of(asked) {
             for left in ready(memory.ready(&pool, 10)).unwrap() {
                 let waits = now.since(left.unit.ready_time);
                 if waits > PATIENCE {
