@@ -51,8 +51,8 @@ pub type Plan = Box<dyn FnMut(Call<'_>) -> Fate + Send>;
 /// [`Fate::Hangs`] the connection dies in silence, and nothing comes any more.
 pub type HearPlan = Box<dyn FnMut(&Heard) -> Fate + Send>;
 
-/// Is told what each commit came to.
-pub type Watcher = Box<dyn FnMut(&[Committed]) + Send>;
+/// Is told what each append of a commit came to.
+pub type Watcher = Box<dyn FnMut(&Append, &Committed) + Send>;
 
 /// News that may wait between the store and who listens; as many more wait in the store itself.
 const HEARD_LENGTH: usize = 16;
@@ -83,9 +83,9 @@ impl Faulty {
         Self { hear_plan: Mutex::new(Some(Box::new(plan))), ..self }
     }
 
-    /// Tells what each commit came to, also where nobody else will hear of it.
+    /// Tells what each append of a commit came to, also where nobody else will hear of it.
     #[must_use]
-    pub fn watched(self, watcher: impl FnMut(&[Committed]) + Send + 'static) -> Self {
+    pub fn watched(self, watcher: impl FnMut(&Append, &Committed) + Send + 'static) -> Self {
         Self { watcher: Mutex::new(Some(Box::new(watcher))), ..self }
     }
 
@@ -175,9 +175,10 @@ impl Store for Faulty {
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error> {
         let fate = self.fate(Call::Commit(&batch));
         let work = async {
+            let appends = batch.clone();
             let committed = self.inner.commit(batch).await?;
             if let Some(watcher) = &mut *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) {
-                watcher(&committed);
+                appends.iter().zip(&committed).for_each(|(append, committed)| watcher(append, committed));
             }
             Ok(committed)
         };

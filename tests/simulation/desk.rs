@@ -44,9 +44,9 @@ impl Desk {
 
     /// A poll brought nothing: then nothing was there for it, if it waited long enough and nothing disturbed it.
     pub(crate) fn polled_nothing(&self, memory: &MemoryStore, asked: &SessionRow, waited: Duration, now: Timestamp) {
-        // One that was taken back meanwhile serves other pools, which this poll knew nothing of.
-        let is_same = ready(memory.session(asked.id)).unwrap().is_some_and(|row| row.connection == asked.connection);
-        if !is_same || waited < PATIENCE || self.was_disturbed() {
+        // One that was taken back serves other pools, which a node that was not asked for it hears of seconds later.
+        let is_first = ready(memory.session(asked.id)).unwrap().is_some_and(|row| row.connection == 1);
+        if !is_first || waited < PATIENCE || self.was_disturbed() {
             return;
         }
         for pool in pools_of(asked) {

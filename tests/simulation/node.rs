@@ -9,7 +9,7 @@ use orbit::clock::{Clock, SeededEntropy, TokioClock};
 use orbit::domain::Timestamp;
 use orbit::engine::{Config, Engine};
 use orbit::store::{
-    Committed, Faulty, MemoryStore,
+    Append, Committed, Faulty, MemoryStore, Target,
     faulty::{Call, Fate},
 };
 use std::{
@@ -219,10 +219,11 @@ fn hear_plan(
     }
 }
 
-fn watcher(node: usize, shared: &Arc<Mutex<Shared>>) -> impl FnMut(&[Committed]) + Send + 'static {
+fn watcher(node: usize, shared: &Arc<Mutex<Shared>>) -> impl FnMut(&Append, &Committed) + Send + 'static {
     let shared = shared.clone();
-    move |committed| {
-        if committed.contains(&Committed::Conflict) {
+    move |append, committed| {
+        // An id that is taken is no conflict of nodes.
+        if matches!(append.target, Target::Existing(_)) && *committed == Committed::Conflict {
             shared.lock().unwrap().happens(node, Fault::Conflict);
         }
     }

@@ -99,7 +99,7 @@ fn storm(world: &mut World) {
             world.act();
         }
         if world.node_count() > 1 && world.random.one_in(5) {
-            world.trouble_a_node();
+            world.trouble_some_node();
         }
         let pause = *world.random.pick(&[0, 0, 1, 15, 200, 900, 2_500]);
         world.pass(Duration::from_millis(pause));
@@ -143,20 +143,21 @@ fn outage(world: &mut World) {
 
 /// Some commands at once, under one fault of one node or none.
 fn gust(world: &mut World, slowness: Duration) {
-    let fault = *world.random.pick(&[
-        Fault::None,
-        Fault::CommitFails,
-        Fault::CommitLost,
-        Fault::ReadFails,
-        Fault::WriteFails,
-        Fault::ClockJump,
-    ]);
+    let of_one =
+        [Fault::None, Fault::CommitFails, Fault::CommitLost, Fault::ReadFails, Fault::WriteFails, Fault::ClockJump];
+    let of_several = [Fault::CutOff, Fault::Freeze, Fault::NewsLost, Fault::OtherDies];
+    let fault = if world.node_count() > 1 && world.random.one_in(2) {
+        *world.random.pick(&of_several)
+    } else {
+        *world.random.pick(&of_one)
+    };
     let server = world.some_server();
     if !world.random.one_in(3) {
         world.focus(&server);
         world.pass(2 * slowness);
     }
-    world.weather(&server, fault, slowness + Duration::from_millis(5));
+    let weather = if of_several.contains(&fault) { Fault::None } else { fault };
+    world.weather(&server, weather, slowness + Duration::from_millis(5));
     for _ in 0..6 {
         world.act_any(&server);
     }
@@ -164,14 +165,19 @@ fn gust(world: &mut World, slowness: Duration) {
     match fault {
         Fault::CommitFails | Fault::CommitLost => world.perform(&server, Command::Start),
         Fault::WriteFails | Fault::ReadFails => world.perform(&server, Command::Register),
-        Fault::None
-        | Fault::Crash
-        | Fault::ClockJump
-        | Fault::Conflict
-        | Fault::CutOff
-        | Fault::Freeze
-        | Fault::NewsLost
-        | Fault::OtherDies => {}
+        Fault::CutOff | Fault::Freeze => world.trouble(server.number, fault, Duration::from_millis(20)),
+        // The node itself is well; it is another one that has news, or dies.
+        Fault::NewsLost => {
+            server.unreliable_news(1);
+            for other in world.servers() {
+                world.perform(&other, Command::Start);
+            }
+        }
+        Fault::OtherDies => {
+            let count = world.node_count();
+            world.trouble((server.number + 1) % count, fault, Duration::from_millis(500));
+        }
+        Fault::None | Fault::Crash | Fault::ClockJump | Fault::Conflict => {}
     }
     world.focus = None;
     world.pass(Duration::from_millis(1));

@@ -272,32 +272,45 @@ impl World {
         self.shared().crash(number);
     }
 
-    /// Does something to one of several nodes, and plans how it ends.
-    pub(crate) fn trouble_a_node(&mut self) {
+    /// Does something to one of several nodes.
+    pub(crate) fn trouble_some_node(&mut self) {
         let number = self.random.below(self.nodes.len());
+        let (fault, spans): (_, &[u64]) = match self.random.below(4) {
+            0 => (Fault::OtherDies, &[0, 300, 3_000, 15_000]),
+            1 => (Fault::Freeze, &[50, 900, 4_000, 20_000]),
+            2 => (Fault::CutOff, &[100, 2_000, 12_000]),
+            _ => (Fault::NewsLost, &[0]),
+        };
+        let span = *self.random.pick(spans);
+        self.trouble(number, fault, Duration::from_millis(span));
+    }
+
+    /// Has this happen to a node: it dies, is frozen or cut off for so long, or gets no reliable news; not if no other
+    /// node would be left that works.
+    pub(crate) fn trouble(&mut self, number: usize, fault: Fault, span: Duration) {
         let others_work = self.awake().any(|node| node.server.number != number && !self.is_cut_off(node));
         let is_troubled = self.changes.iter().any(|(_, of, _)| *of == number);
         let Some(node) = &mut self.nodes[number] else { return };
-        if node.is_frozen || !others_work || is_troubled {
+        if !others_work || is_troubled {
             return;
         }
-        let (span, change) = match self.random.below(4) {
-            0 => {
+        let change = match fault {
+            Fault::OtherDies => {
                 self.kill(number);
-                (*self.random.pick(&[0, 300, 3_000, 15_000]), Change::Starts)
+                Change::Starts
             }
-            1 => {
+            Fault::Freeze => {
                 node.is_frozen = true;
-                (*self.random.pick(&[50, 900, 4_000, 20_000]), Change::Thaws)
+                Change::Thaws
             }
-            2 => {
+            Fault::CutOff => {
                 node.server.weather(Fault::CutOff, Duration::ZERO);
-                (*self.random.pick(&[100, 2_000, 12_000]), Change::IsBack)
+                Change::IsBack
             }
             _ => return node.server.unreliable_news(*self.random.pick(&[0, 1, 1, 3])),
         };
-        tracing::info!(now = self.now.as_micros(), number, ?change, span, "trouble");
-        self.changes.push((self.now + Duration::from_millis(span), number, change));
+        tracing::info!(now = self.now.as_micros(), number, ?change, ?span, "trouble");
+        self.changes.push((self.now + span, number, change));
     }
 
     fn change(&mut self, number: usize, change: Change) {
