@@ -130,7 +130,8 @@ impl Steadiness {
         // Nodes that leap together tell of the same leap.
         inner.leaps.add(from, to);
         inner.absences.add(from, to);
-        tracing::warn!(?from, ?to, "the time of this or another node leapt ahead");
+        // Mostly a round of presence that was late, as in an outage; harmless, but it explains why something waits longer.
+        tracing::info!(?from, ?to, "a node's time went on by more than a round of presence at once");
     }
 
     /// How long ago a time was that this or another node wrote, leaps left out.
