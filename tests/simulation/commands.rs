@@ -121,6 +121,17 @@ impl World {
         }
     }
 
+    /// Has every node write to one execution at once.
+    pub(crate) fn collide(&mut self) {
+        let Some((name, _)) = self.some_execution() else { return };
+        for server in self.servers() {
+            for _ in 0..2 {
+                let Some(state) = self.state_of(name.id.as_str()) else { return };
+                self.send_named_signal(&server, name.clone(), state);
+            }
+        }
+    }
+
     /// Sends a command of this kind, or what must come before it.
     pub(crate) fn perform(&mut self, server: &Server, command: Command) {
         match command {

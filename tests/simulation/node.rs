@@ -85,10 +85,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Makes faults of the store, and how long its calls take.
-    pub(crate) fn weather(&self, fault: Fault, slowness: Duration) {
+    /// Makes faults of the store, and how long its calls take; says what the fault was before.
+    pub(crate) fn weather(&self, fault: Fault, slowness: Duration) -> Fault {
         let mut weather = self.weather.lock().unwrap();
-        (weather.fault, weather.slowness) = (fault, slowness);
+        weather.slowness = slowness;
+        std::mem::replace(&mut weather.fault, fault)
     }
 
     /// Makes news from other nodes unreliable: one in so many; 0 for none.

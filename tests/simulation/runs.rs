@@ -145,7 +145,8 @@ fn outage(world: &mut World) {
 fn gust(world: &mut World, slowness: Duration) {
     let of_one =
         [Fault::None, Fault::CommitFails, Fault::CommitLost, Fault::ReadFails, Fault::WriteFails, Fault::ClockJump];
-    let of_several = [Fault::CutOff, Fault::Freeze, Fault::NewsLost, Fault::OtherDies];
+    let of_several =
+        [Fault::Conflict, Fault::Conflict, Fault::CutOff, Fault::Freeze, Fault::NewsLost, Fault::OtherDies];
     let fault = if world.node_count() > 1 && world.random.one_in(2) {
         *world.random.pick(&of_several)
     } else {
@@ -177,7 +178,17 @@ fn gust(world: &mut World, slowness: Duration) {
             let count = world.node_count();
             world.trouble((server.number + 1) % count, fault, Duration::from_millis(500));
         }
-        Fault::None | Fault::Crash | Fault::ClockJump | Fault::Conflict => {}
+        // Commits take long enough to meet, and the losers' pauses to meet again.
+        Fault::Conflict => {
+            for other in world.servers() {
+                world.weather(&other, Fault::None, Duration::from_millis(20));
+            }
+            for _ in 0..3 {
+                world.collide();
+                world.pass(Duration::from_millis(3));
+            }
+        }
+        Fault::None | Fault::Crash | Fault::ClockJump => {}
     }
     world.focus = None;
     world.pass(Duration::from_millis(1));
@@ -187,7 +198,9 @@ fn gust(world: &mut World, slowness: Duration) {
     }
     let lasts = *world.random.pick(&[5, 50, 1_500]);
     world.pass(Duration::from_millis(lasts));
-    world.weather(&server, Fault::None, slowness);
+    for server in world.servers() {
+        world.weather(&server, Fault::None, slowness);
+    }
 }
 
 /// Once faults stop and workers answer, everything ends, and nothing is left behind.

@@ -339,11 +339,10 @@ impl World {
         let now = self.now;
         let is_cut = self.nodes[server.number].as_ref().is_some_and(|node| self.is_cut_off(node));
         if let Some(node) = &mut self.nodes[server.number] {
-            node.healthy_since = now;
+            tracing::info!(now = now.as_micros(), number = server.number, ?fault, ?slowness, is_cut, "weather");
             // What cuts it off lasts as long as it was to last.
-            tracing::info!(now = self.now.as_micros(), number = server.number, ?fault, ?slowness, is_cut, "weather");
-            if !is_cut {
-                node.server.weather(fault, slowness);
+            if !is_cut && (node.server.weather(fault, slowness), fault) != (Fault::None, Fault::None) {
+                node.healthy_since = now;
             }
         }
     }
