@@ -88,7 +88,7 @@ test-postgres: ## The store's tests on another PostgreSQL, installed into target
 	$(WITH_POSTGRES) $(CARGO) test --locked --test store
 
 .PHONY: record-simulation
-record-simulation: ## Simulates until every combination was met 100 times, and writes tests/simulation/coverage.txt
+record-simulation: ## Simulates until every combination was met often enough, and writes tests/simulation/coverage.txt
 	RECORD=1 $(CARGO) test --locked --test simulation -- everything_ends --nocapture
 
 # Twice: with the newest runtime and with the oldest that the stubs allow.
