@@ -67,24 +67,6 @@ async fn a_watch_gives_every_event_of_other_nodes_once_and_ends_with_the_close()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_goes_on_while_the_store_cannot_be_looked_at() {
-    let [a, b] = nodes();
-    a.meets(without_hints);
-    a.deploy("one", ONE_TASK).await;
-    a.start("one", "e").await;
-    let engine = b.engine.clone();
-    let waiting = tokio::spawn(async move { engine.wait(&name("e"), Duration::from_secs(60)).await.unwrap() });
-    pass(2.0).await;
-    b.meets(|call| if matches!(call, Call::Read(_)) { Fate::FailsBefore } else { Fate::Works });
-    pass(3.0).await;
-    b.meets(|_| Fate::Works);
-    a.engine.terminate(&name("e"), arc(""), None).await.unwrap();
-    let before = b.now();
-    assert_eq!(waiting.await.unwrap().state.phase(), Phase::Terminated);
-    assert!(b.now().since(before) < BEHIND_MAX);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_wait_ends_open_with_its_time_and_leaves_nothing_behind() {
     let [a, b] = nodes();
     a.deploy("one", ONE_TASK).await;
