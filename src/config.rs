@@ -92,7 +92,7 @@ pub struct Postgres {
 
     /// Connections for commits, each of which writes one batch after the other: 1 to 32. Few make large batches, which
     /// cost less; more help where a commit has far to go
-    #[arg(long = "db-committers", env = "ORBIT_DB_COMMITTERS", value_name = "COUNT", default_value_t = 4,
+    #[arg(long = "db-committers", env = "ORBIT_DB_COMMITTERS", value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=32))]
     pub committers: u32,
 

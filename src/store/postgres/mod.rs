@@ -37,7 +37,8 @@ pub struct Options {
     /// Connections that read and write by the way, at least 1. Default 10; who comes beyond them waits for one. Besides them
     /// a node has one for each committer, one for news and one that listens.
     pub pool_size: u32,
-    /// Commits that run at once, at least 1. Default 4; each has a connection of its own.
+    /// Commits that run at once, at least 1; each has a connection of its own. Default 1, which makes the largest batches;
+    /// more help where the disk or a synchronous standby is far away.
     pub committers: u32,
     /// Longest that one statement or transaction, or making a connection, may take. Default 5 s; what takes longer fails with
     /// [`Error::Unavailable`]. The server gives up a statement after four fifths of it.
@@ -53,7 +54,7 @@ impl Options {
         Self {
             url: url.into(),
             pool_size: 10,
-            committers: 4,
+            committers: 1,
             operation_timeout: Duration::from_secs(5),
             unsafe_without_sync: false,
         }
