@@ -8,8 +8,8 @@
 //!   stay open.
 //!
 //! # Design
-//! Several batches are committed at once, each by a committer with a connection of its own: while one waits for the disk the
-//! others work, and PostgreSQL syncs the commits of several connections together.
+//! Each committer has a connection of its own. One makes the largest batches, which is the fastest where the disk is near;
+//! several work while one of them waits for a disk or a standby that is far away, and PostgreSQL syncs their commits together.
 
 use super::{
     append::{Ordered, WRITTEN, before},

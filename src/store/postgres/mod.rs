@@ -1,7 +1,7 @@
 //! PostgreSQL: one database, any number of equal nodes.
 //!
 //! - What is answered as written is on the disk: `synchronous_commit` on each connection, `fsync` looked at.
-//! - A batch of appends is one statement ([`commit`]); a few committers write at once.
+//! - A batch of appends is one statement ([`commit`]); one committer writes them, or a few at once ([`Options::committers`]).
 //! - Everything has a time limit; a connection that failed is closed, and work is never broken off in the middle.
 //! - A newer schema, another program's database and a server that cannot keep its word are refused in plain words.
 
