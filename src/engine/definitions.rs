@@ -158,7 +158,13 @@ fn contracts(definition: &Definition) -> Vec<Arc<str>> {
         .iter()
         .filter_map(|step| match &step.action {
             Action::Task(task) => Some(task.contract.clone()),
-            Action::Compute(_) | Action::Sleep(_) | Action::Await(_) | Action::Fail(_) => None,
+            Action::Compute(_)
+            | Action::Sleep(_)
+            | Action::Await(_)
+            | Action::Fail(_)
+            | Action::Child(_)
+            | Action::Signal(_)
+            | Action::ContinueAsNew(_) => None,
         })
         .collect();
     used.into_iter().collect()

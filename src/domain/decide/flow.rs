@@ -67,6 +67,9 @@ impl Decision<'_> {
             Action::Sleep(sleep) => self.begin_sleep(index, sleep),
             Action::Await(wait) => self.begin_await(index, wait),
             Action::Fail(fail) => self.begin_fail(index, fail),
+            Action::Child(_) | Action::Signal(_) | Action::ContinueAsNew(_) => {
+                unreachable!("no definition that is read has such a step")
+            }
         }
     }
 

@@ -30,12 +30,14 @@ mod tests;
 mod yaml;
 
 pub use expression::{
-    EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, Problem, Scope, StepLookup, StepView, Template,
+    EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, ItemScope, Problem, Scope, StepLookup, StepView,
+    Template,
 };
 pub use fault::Fault;
 pub use model::{
-    Action, Await, Definition, Fail, OnError, PRIORITY_DEFAULT, QUEUE_DEFAULT, STEPS_MAX, Sleep, Step, StepIndex,
-    TaskContract, TaskStep,
+    Action, Await, ChildStep, ContinueAsNew, Definition, Fail, ForEach, HTTP_CONTRACT, HTTP_QUEUE, Handlers, ITEMS_MAX,
+    OnError, PRIORITY_DEFAULT, Pin, QUEUE_DEFAULT, Role, STEPS_MAX, SignalStep, SignalTarget, Sleep, Step, StepIndex,
+    TaskContract, TaskStep, Unknown, VARIABLE_DEFAULT, Winding,
 };
 pub use schema::{Schema, SchemaError};
 pub use source::SOURCE_BYTES_MAX;

@@ -15,6 +15,18 @@ pub const STEPS_MAX: usize = 10_000;
 /// Queue of a task that names none.
 pub const QUEUE_DEFAULT: &str = "default";
 
+/// Contract of `http` steps. The server's own workers announce it; the `:` keeps it apart from all others.
+pub const HTTP_CONTRACT: &str = "orbit:http@1";
+
+/// Queue of `http` steps.
+pub const HTTP_QUEUE: &str = "orbit:http";
+
+/// Name of the `for_each` variable where a step names none.
+pub const VARIABLE_DEFAULT: &str = "item";
+
+/// Most items of a `for_each`.
+pub const ITEMS_MAX: usize = 100_000;
+
 /// Priority of a task that names none; 1 is first, 5 last.
 pub const PRIORITY_DEFAULT: u8 = 3;
 
@@ -39,8 +51,13 @@ pub struct Definition {
     pub tasks: BTreeMap<Arc<str>, TaskContract>,
     /// Signals by name, with what their payload must look like.
     pub signals: BTreeMap<Arc<str>, Arc<Schema>>,
-    /// The steps, in the order of the text; at least one.
+    /// Queries by name: templates over the committed state.
+    pub queries: BTreeMap<Arc<str>, Template>,
+    /// Every step that units can be made of, by role: first those under `steps` in the order of the text (at least one),
+    /// then one for each `compensate`, then those of the handlers.
     pub steps: Vec<Step>,
+    /// What runs while the execution winds down, and for signals while it runs.
+    pub handlers: Handlers,
     /// Template of the output; `None` gives null.
     pub result: Option<Template>,
     /// SHA-256 of the meaning.
@@ -118,11 +135,82 @@ pub struct TaskContract {
     pub output: Option<Arc<Schema>>,
 }
 
+/// Steps by what they are run for, as indices of [`Definition::steps`], each list in the order of the text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Handlers {
+    /// When the execution winds down for a failure.
+    pub failure: Vec<StepIndex>,
+    /// When it was cancelled.
+    pub cancel: Vec<StepIndex>,
+    /// When its timeout passed.
+    pub timeout: Vec<StepIndex>,
+    /// For each signal that one of them takes, while the execution runs.
+    pub on_event: Vec<StepIndex>,
+}
+
+/// What a step is run for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Role {
+    /// It stands under `steps`.
+    Main,
+    /// It undoes this step.
+    Compensation {
+        /// The step that it undoes.
+        of: StepIndex,
+        /// What becomes of a unit of unknown outcome.
+        unknown: Unknown,
+    },
+    /// It runs when the execution winds down for this.
+    Handler(Winding),
+    /// It runs once for each such signal, one after another in the order in which they came. Its units are numbered from 0.
+    OnEvent {
+        /// Name of the signal; the definition declares it.
+        signal: Arc<str>,
+        /// Only a signal for which this is true is taken; `None` takes any. It sees the payload as `event`.
+        predicate: Option<Expression>,
+    },
+}
+
+/// Why an execution winds down, without what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Winding {
+    /// A failure.
+    Failure,
+    /// A cancel.
+    Cancel,
+    /// The execution's timeout.
+    Timeout,
+}
+
+/// What becomes of a unit of unknown outcome: it did not succeed, and some delivery ended without its worker's report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unknown {
+    /// It is undone; its output is null in the template.
+    #[default]
+    Compensate,
+    /// It is left as it is.
+    Skip,
+}
+
+/// Runs a step once for each item of a list.
+#[derive(Debug, PartialEq)]
+pub struct ForEach {
+    /// Template of the list. Null skips the step.
+    pub items: Template,
+    /// Name of the variable with `value` and `index`.
+    pub variable: Arc<str>,
+    /// Most items that run at once; `None` has no limit.
+    pub parallel_max: Option<u32>,
+}
+
 /// One node of the graph.
 #[derive(Debug, PartialEq)]
 pub struct Step {
-    /// Name of the step, unique in the definition.
+    /// Name of its unit, unique among the definition's steps: the id for a step under `steps`, `compensate:` and the id of
+    /// what it undoes, or `failure:`, `cancel:`, `timeout:`, `on_event:` and the id.
     pub id: Arc<str>,
+    /// What it is run for.
+    pub role: Role,
     /// Steps that must end before this one: those named under `needs` and those that its expressions mention. Sorted,
     /// each once.
     pub needs: Vec<StepIndex>,
@@ -130,10 +218,24 @@ pub struct Step {
     pub dependents: Vec<StepIndex>,
     /// Condition; if it is false the step is skipped.
     pub when: Option<Expression>,
+    /// Runs it once for each item of a list.
+    pub for_each: Option<ForEach>,
     /// What the step does.
     pub action: Action,
-    /// What a failure of the step does to the execution.
+    /// What a failure of the step does to the execution. Of a handler's step: to those that need it.
     pub on_error: OnError,
+    /// The step that undoes it.
+    pub compensation: Option<StepIndex>,
+    /// Whether nothing is undone any more once it may have happened.
+    pub irreversible: bool,
+}
+
+impl Step {
+    /// The id that a person gave it: its unit's name without the role.
+    #[must_use]
+    pub fn short_id(&self) -> &str {
+        self.id.split_once(':').map_or(&*self.id, |(_, id)| id)
+    }
 }
 
 /// What a step does.
@@ -149,14 +251,78 @@ pub enum Action {
     Await(Await),
     /// Fails on purpose.
     Fail(Fail),
+    /// Starts another workflow and waits for its end.
+    Child(ChildStep),
+    /// Gives a signal to another execution.
+    Signal(SignalStep),
+    /// Ends this run and begins the next one.
+    ContinueAsNew(ContinueAsNew),
+}
+
+/// Starts another workflow and waits for its end; the child's output is the step's.
+#[derive(Debug, PartialEq)]
+pub struct ChildStep {
+    /// Name of the workflow.
+    pub workflow: Arc<str>,
+    /// Which versions will do, as it was written (`^1`, `1.2.3`, `*`).
+    pub range: Arc<str>,
+    /// The version that the range stood for when the definition was deployed; `None` before the deploy. Not a part of
+    /// the hash.
+    pub pin: Option<Pin>,
+    /// Template of the input; `None` gives null.
+    pub input: Option<Template>,
+    /// What happens after a failed attempt: each is a child of its own.
+    pub retry: RetryPolicy,
+    /// Longest time of one attempt.
+    pub timeout: Option<Duration>,
+    /// Longest time of all attempts together.
+    pub total_timeout: Option<Duration>,
+}
+
+/// A version of a child's definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// Version.
+    pub version: semver::Version,
+    /// Hash.
+    pub hash: [u8; 32],
+}
+
+/// Gives a signal to another execution. It succeeds, with output null, once the signal is durable there.
+#[derive(Debug, PartialEq)]
+pub struct SignalStep {
+    /// To whom.
+    pub to: SignalTarget,
+    /// Name of the signal.
+    pub name: Arc<str>,
+    /// Template of the payload; `None` gives null.
+    pub payload: Option<Template>,
+}
+
+/// To whom a signal step sends.
+#[derive(Debug, PartialEq)]
+pub enum SignalTarget {
+    /// The current execution of an id, which the template gives.
+    Execution(Template),
+    /// The parent.
+    Parent,
+    /// The child that a step of this definition has started. A step with `for_each` has none that is meant.
+    Child(StepIndex),
+}
+
+/// Ends this run and begins the next one with a new input.
+#[derive(Debug, PartialEq)]
+pub struct ContinueAsNew {
+    /// Template of the next run's input; `None` keeps the input.
+    pub input: Option<Template>,
 }
 
 /// Work for a worker.
 #[derive(Debug, PartialEq)]
 pub struct TaskStep {
-    /// Contract `name@version`.
+    /// Contract `name@version`; [`HTTP_CONTRACT`] of an `http` step.
     pub contract: Arc<str>,
-    /// Template of the input; `None` gives null.
+    /// Template of the input; `None` gives null. Of an `http` step: the request.
     pub input: Option<Template>,
     /// The contract's input schema.
     pub input_schema: Option<Arc<Schema>>,

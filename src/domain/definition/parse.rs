@@ -5,7 +5,7 @@ use super::{
     fault::{Fault, code},
     fields::{Checker, Fields, POSITIVE, Path, nearest},
     graph,
-    model::{Action, Definition, STEPS_MAX, Step, StepIndex, TaskContract},
+    model::{Action, Definition, Handlers, STEPS_MAX, Step, StepIndex, TaskContract},
     node::{Node, Value},
     render,
     schema::Schema,
@@ -136,6 +136,8 @@ fn build(checker: &mut Checker<'_>, root: &Node) -> Option<Definition> {
         labels,
         tasks,
         signals,
+        queries: BTreeMap::new(),
+        handlers: Handlers::default(),
         by_id: StepIndex::sorted_by_id(&steps),
         steps,
         result,
@@ -370,7 +372,13 @@ fn warn_of_unused(
         .iter()
         .filter_map(|step| match &step.action {
             Action::Task(task) => Some(&*task.contract),
-            Action::Compute(_) | Action::Sleep(_) | Action::Await(_) | Action::Fail(_) => None,
+            Action::Compute(_)
+            | Action::Sleep(_)
+            | Action::Await(_)
+            | Action::Fail(_)
+            | Action::Child(_)
+            | Action::Signal(_)
+            | Action::ContinueAsNew(_) => None,
         })
         .collect();
     let path = path.field("tasks");

@@ -139,6 +139,9 @@ impl Renderer {
                 }
                 object.set("fail", inner.done());
             }
+            Action::Child(_) | Action::Signal(_) | Action::ContinueAsNew(_) => {
+                unreachable!("no definition that is read has such a step")
+            }
         }
         match step.on_error {
             OnError::Fail => {}

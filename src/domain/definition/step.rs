@@ -5,7 +5,7 @@ use super::{
     expression::{References, Template},
     fault::code,
     fields::{Checker, Fields, POSITIVE, Path, list, nearest},
-    model::{Action, Await, Fail, OnError, Sleep, Step, StepIndex, TaskContract},
+    model::{Action, Await, Fail, OnError, Role, Sleep, Step, StepIndex, TaskContract},
     node::{Mark, Node, Value},
     parse::{duration, required},
     schema::Schema,
@@ -87,7 +87,18 @@ pub(super) fn read(
     let mut needs = references.mentioned;
     needs.sort_unstable();
     needs.dedup();
-    let step = Step { id: Arc::from(id?), needs, dependents: Vec::new(), when, action: action?, on_error };
+    let step = Step {
+        id: Arc::from(id?),
+        role: Role::Main,
+        needs,
+        dependents: Vec::new(),
+        when,
+        for_each: None,
+        action: action?,
+        on_error,
+        compensation: None,
+        irreversible: false,
+    };
     Some((step, Place { mark: fields.mark("id") }))
 }
 

@@ -15,7 +15,13 @@ pub(in crate::domain) const RELEASE_HASH: [u8; 16] = *b"release release ";
 pub(in crate::domain) fn task_of(step: &Step) -> Option<&TaskStep> {
     match &step.action {
         Action::Task(task) => Some(task),
-        Action::Compute(_) | Action::Sleep(_) | Action::Await(_) | Action::Fail(_) => None,
+        Action::Compute(_)
+        | Action::Sleep(_)
+        | Action::Await(_)
+        | Action::Fail(_)
+        | Action::Child(_)
+        | Action::Signal(_)
+        | Action::ContinueAsNew(_) => None,
     }
 }
 
@@ -23,7 +29,13 @@ pub(in crate::domain) fn task_of(step: &Step) -> Option<&TaskStep> {
 pub(in crate::domain) fn await_of(step: &Step) -> Option<&Await> {
     match &step.action {
         Action::Await(wait) => Some(wait),
-        Action::Task(_) | Action::Compute(_) | Action::Sleep(_) | Action::Fail(_) => None,
+        Action::Task(_)
+        | Action::Compute(_)
+        | Action::Sleep(_)
+        | Action::Fail(_)
+        | Action::Child(_)
+        | Action::Signal(_)
+        | Action::ContinueAsNew(_) => None,
     }
 }
 

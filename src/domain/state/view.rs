@@ -162,7 +162,15 @@ impl State {
     /// What expressions see of it.
     pub(in crate::domain) fn scope<'a>(&'a self, signal: Option<&'a Payload>) -> Scope<'a> {
         let (id, run, start_time) = (self.id().as_str(), self.run(), self.start_time);
-        Scope { input: self.input(), steps: self, signal, execution: ExecutionScope { id, run, start_time } }
+        Scope {
+            input: self.input(),
+            steps: self,
+            signal,
+            event: None,
+            failure: None,
+            item: None,
+            execution: ExecutionScope { id, run, start_time },
+        }
     }
 }
 

@@ -130,7 +130,13 @@ fn deadline_by_history(run: &Run) -> Option<Timestamp> {
     let task = |unit: &Unit| -> Option<&TaskStep> {
         match &run.definition.steps.iter().find(|step| step.id == *unit)?.action {
             Action::Task(task) => Some(task),
-            Action::Compute(_) | Action::Sleep(_) | Action::Await(_) | Action::Fail(_) => None,
+            Action::Compute(_)
+            | Action::Sleep(_)
+            | Action::Await(_)
+            | Action::Fail(_)
+            | Action::Child(_)
+            | Action::Signal(_)
+            | Action::ContinueAsNew(_) => None,
         }
     };
     let mut execution = run.state.expire_time();

@@ -50,8 +50,23 @@ pub struct Scope<'a> {
     pub steps: &'a dyn StepLookup,
     /// The signal, in the `match` of an `await`.
     pub signal: Option<&'a Payload>,
+    /// The signal, in an `on_event` handler.
+    pub event: Option<&'a Payload>,
+    /// Why the execution winds down, in handlers.
+    pub failure: Option<&'a Failure>,
+    /// The item, in a step with `for_each`.
+    pub item: Option<ItemScope<'a>>,
     /// The execution itself.
     pub execution: ExecutionScope<'a>,
+}
+
+/// The `for_each` variable in expressions, whatever its name.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemScope<'a> {
+    /// JSON text of the item: `item.value`.
+    pub value: &'a str,
+    /// Its position in the list, from 0: `item.index`.
+    pub index: u32,
 }
 
 /// `execution` in expressions.

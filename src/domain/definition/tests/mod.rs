@@ -40,9 +40,13 @@ fn task(source: &str) -> TaskStep {
     let mut definition = parse(source);
     match definition.steps.remove(1).action {
         Action::Task(task) => task,
-        other @ (Action::Compute(_) | Action::Sleep(_) | Action::Await(_) | Action::Fail(_)) => {
-            panic!("{other:?} is no task")
-        }
+        other @ (Action::Compute(_)
+        | Action::Sleep(_)
+        | Action::Await(_)
+        | Action::Fail(_)
+        | Action::Child(_)
+        | Action::Signal(_)
+        | Action::ContinueAsNew(_)) => panic!("{other:?} is no task"),
     }
 }
 
@@ -76,14 +80,21 @@ fn the_examples_input_needs_an_approval() {
     let schema = order.input.as_ref().unwrap();
     assert_eq!(schema.validate(&input), Ok(()));
     let input = schema.with_defaults(&input);
-    let execution = ExecutionScope { id: "e", run: 1, start_time: crate::domain::Timestamp::default() };
+    let scope = |steps| Scope {
+        input: &input,
+        steps,
+        signal: None,
+        event: None,
+        failure: None,
+        item: None,
+        execution: ExecutionScope { id: "e", run: 1, start_time: crate::domain::Timestamp::default() },
+    };
     let none = Total(crate::domain::Payload::null());
     let Action::Compute(total) = &order.steps[0].action else { panic!("the total is computed") };
-    let total = total.evaluate(&Scope { input: &input, steps: &none, signal: None, execution }).unwrap();
-    assert_eq!(total.as_str(), "103750", "a lamp without a quantity is one lamp");
+    let total = Total(total.evaluate(&scope(&none)).unwrap());
+    assert_eq!(total.0.as_str(), "103750", "a lamp without a quantity is one lamp");
     let when = order.step(order.find("approval").unwrap()).when.as_ref().unwrap();
-    let scope = Scope { input: &input, steps: &Total(total), signal: None, execution };
-    assert_eq!(when.evaluate_bool(&scope), Ok(true));
+    assert_eq!(when.evaluate_bool(&scope(&total)), Ok(true));
 }
 
 #[test]

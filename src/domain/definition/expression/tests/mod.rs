@@ -56,7 +56,15 @@ impl World {
 
     fn scope(&self) -> Scope<'_> {
         let execution = ExecutionScope { id: "e-1", run: 3, start_time: Timestamp::from_micros(1_500_000) };
-        Scope { input: &self.input, steps: &self.steps, signal: Some(&self.signal), execution }
+        Scope {
+            input: &self.input,
+            steps: &self.steps,
+            signal: Some(&self.signal),
+            event: None,
+            failure: None,
+            item: None,
+            execution,
+        }
     }
 
     fn references(&self) -> References<'_> {
