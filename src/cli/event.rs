@@ -90,6 +90,22 @@ pub(super) fn describe(event: &Event) -> (&'static str, Tone, String) {
             ("ExecutionTerminated", Tone::Warning, because(&it.reason).trim_start_matches(": ").to_owned())
         }
         Kind::Woke(_) => ("Woke", Tone::Faint, String::new()),
+        Kind::ChildRequested(it) => {
+            let input = it.input.as_ref().map(|input| format!(" input {}", short(Some(input)))).unwrap_or_default();
+            let child = format!("{} attempt {}: {}", it.unit, it.attempt, it.child_id);
+            ("ChildRequested", Tone::Plain, format!("{child}{input}"))
+        }
+        Kind::ChildStarted(it) => {
+            ("ChildStarted", Tone::Busy, format!("{} attempt {}: {}", it.unit, it.attempt, it.child_uid))
+        }
+        Kind::ChildCancelSent(it) => {
+            ("ChildCancelSent", Tone::Warning, format!("{} attempt {}: {}", it.unit, it.attempt, it.child_id))
+        }
+        Kind::ParentTold(_) => ("ParentTold", Tone::Faint, String::new()),
+        Kind::SignalRequested(it) => {
+            let signal = format!("{} {}", it.name, short(it.payload.as_ref()));
+            ("SignalRequested", Tone::Plain, format!("{} to {}: {signal}", it.unit, it.execution_id))
+        }
     }
 }
 

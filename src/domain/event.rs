@@ -7,7 +7,7 @@
 //! [level](EventKind::level), the mapping in `wire/event.rs`, its fold in `state.rs`, and a case in the golden replay
 //! test.
 
-use super::{ExecutionId, Failure, Payload, RequestKey, SessionId, Timestamp, Uid, Unit};
+use super::{ExecutionId, Failure, Parent, Payload, Recipient, RequestKey, SessionId, Timestamp, Uid, Unit};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// One fact, numbered 1, 2, 3 … in its execution.
@@ -77,8 +77,12 @@ pub struct Created {
     pub labels: BTreeMap<String, String>,
     /// When the execution's timeout passes.
     pub expire_time: Option<Timestamp>,
-    /// W3C `traceparent` of the start call; may be empty.
+    /// W3C `traceparent` of the start call, or of the parent; may be empty.
     pub trace_parent: Arc<str>,
+    /// The unit that asked for it, if none of a caller's.
+    pub parent: Option<Parent>,
+    /// How many parents stand above it.
+    pub depth: u32,
 }
 
 /// What happened. Field comments are in `event.proto`.
@@ -150,6 +154,8 @@ pub enum EventKind {
         name: Arc<str>,
         payload: Payload,
         expire_time: Option<Timestamp>,
+        /// Names the step that sent it, if no caller did.
+        sender: Option<[u8; 16]>,
     },
     SignalExpired {
         signal_number: u64,
@@ -175,16 +181,48 @@ pub enum EventKind {
         reason: Arc<str>,
     },
     Woke,
+    ChildRequested {
+        unit: Unit,
+        attempt: u32,
+        input: Option<Payload>,
+        child_id: ExecutionId,
+        expire_time: Option<Timestamp>,
+    },
+    ChildStarted {
+        unit: Unit,
+        attempt: u32,
+        child_uid: Uid,
+    },
+    ChildCancelSent {
+        unit: Unit,
+        attempt: u32,
+        child_id: ExecutionId,
+    },
+    ParentTold,
+    SignalRequested {
+        unit: Unit,
+        recipient: Recipient,
+        name: Arc<str>,
+        payload: Payload,
+    },
 }
 
 impl EventKind {
     /// The newest level that this version reads and writes.
-    pub const LEVEL: u32 = 1;
+    pub const LEVEL: u32 = 2;
 
     /// Which servers know it: those whose [`LEVEL`](Self::LEVEL) is at least this. It is written only once every live node's is.
     #[must_use]
     pub const fn level(&self) -> u32 {
         match self {
+            // Others would not know whom to tell.
+            Self::ExecutionCreated(created) if created.parent.is_some() => 2,
+            Self::SignalReceived { sender: Some(_), .. }
+            | Self::ChildRequested { .. }
+            | Self::ChildStarted { .. }
+            | Self::ChildCancelSent { .. }
+            | Self::ParentTold
+            | Self::SignalRequested { .. } => 2,
             Self::ExecutionCreated(_)
             | Self::StepScheduled { .. }
             | Self::StepDispatched { .. }

@@ -48,4 +48,16 @@ pub mod code {
     pub const INPUT_TOO_LARGE: &str = "INPUT_TOO_LARGE";
     /// A value is larger than a payload may be; not retried.
     pub const RESULT_TOO_LARGE: &str = "RESULT_TOO_LARGE";
+    /// A child was cancelled by somebody else; not retried.
+    pub const CHILD_CANCELLED: &str = "CHILD_CANCELLED";
+    /// A child's own timeout passed; retried.
+    pub const CHILD_TIMED_OUT: &str = "CHILD_TIMED_OUT";
+    /// A child was terminated; not retried.
+    pub const CHILD_TERMINATED: &str = "CHILD_TERMINATED";
+    /// A child could not be started for another reason than its input; not retried.
+    pub const CHILD_NOT_STARTED: &str = "CHILD_NOT_STARTED";
+    /// A child would have more parents above it than may be; not retried.
+    pub const NESTING_TOO_DEEP: &str = "NESTING_TOO_DEEP";
+    /// The execution that a signal is for does not exist, is closed, or does not take it; not retried.
+    pub const SIGNAL_NOT_DELIVERED: &str = "SIGNAL_NOT_DELIVERED";
 }

@@ -6,6 +6,7 @@
 mod command;
 pub mod decide;
 pub mod definition;
+mod effect;
 mod event;
 mod failure;
 mod ids;
@@ -17,11 +18,14 @@ mod time;
 pub mod version;
 
 pub use command::{Claimant, Command, Delivery, Outcome, RefusalReason, Rejection, ReportOutcome, Settings};
+pub use effect::{
+    ChildEnd, ChildOutcome, ChildRequest, Effect, EffectId, NESTING_MAX, Parent, Recipient, Settled, SignalRequest,
+};
 pub use event::{Cause, Created, EndReason, Event, EventKind, SkipReason};
 pub use failure::{Failure, code};
 pub use ids::{
     DeliveryRef, EXECUTION_ID_LENGTH_MAX, ExecutionId, ExecutionKey, RequestKey, SessionId, TaskToken, Uid, Unit,
-    digest16, idempotency_key,
+    digest16, idempotency_key, sender_key,
 };
 pub use payload::{PAYLOAD_BYTES_MAX, Payload};
 pub use state::{Phase, State, StepState, StepStatus, WaitingUnit};

@@ -24,7 +24,7 @@ pub(in crate::domain) use unit::{RELEASE_HASH, Report, Status, UnitState, await_
 pub use view::{Phase, StepState, StepStatus};
 
 use super::definition::{Definition, Step, StepIndex};
-use super::{Cause, Created, DeliveryRef, ExecutionId, Failure, Payload, RequestKey, Timestamp, Uid, Unit};
+use super::{Cause, Created, DeliveryRef, ExecutionId, Failure, Parent, Payload, RequestKey, Timestamp, Uid, Unit};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -221,6 +221,12 @@ impl State {
     #[must_use]
     pub fn trace_parent(&self) -> &Arc<str> {
         &self.created.trace_parent
+    }
+
+    /// The unit that asked for it; nothing if a caller started it.
+    #[must_use]
+    pub fn parent(&self) -> Option<&Parent> {
+        self.created.parent.as_ref()
     }
 
     /// Signals that have come and that no step has taken.

@@ -7,8 +7,8 @@
 
 use super::{payload, time};
 use crate::domain::{
-    Cause, Created, EndReason, Event, EventKind, ExecutionId, Failure, Payload, RequestKey, SessionId, SkipReason,
-    Timestamp, Uid,
+    Cause, Created, EndReason, Event, EventKind, ExecutionId, ExecutionKey, Failure, Parent, Payload, Recipient,
+    RequestKey, SessionId, SkipReason, Timestamp, Uid,
 };
 use crate::proto::workflow::{self as proto, delivery_ended, event::Kind, payload::Content, step_skipped};
 use bytes::Bytes;
@@ -136,6 +136,11 @@ pub fn kind_name(kind: &EventKind) -> &'static str {
         EventKind::ExecutionTimedOut => "execution_timed_out",
         EventKind::ExecutionTerminated { .. } => "execution_terminated",
         EventKind::Woke => "woke",
+        EventKind::ChildRequested { .. } => "child_requested",
+        EventKind::ChildStarted { .. } => "child_started",
+        EventKind::ChildCancelSent { .. } => "child_cancel_sent",
+        EventKind::ParentTold => "parent_told",
+        EventKind::SignalRequested { .. } => "signal_requested",
     }
 }
 
@@ -167,6 +172,8 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
             labels: created.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             expire_time: created.expire_time.map(time::render),
             trace_parent: created.trace_parent.to_string(),
+            parent: created.parent.as_ref().map(|parent| proto::Parent { key: parent.key.0, ..render_parent(parent) }),
+            depth: signed(created.depth),
         }),
         EventKind::StepScheduled { unit, attempt, input } => Kind::StepScheduled(proto::StepScheduled {
             unit: unit.to_string(),
@@ -232,11 +239,14 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
             unit: unit.to_string(),
             expire_time: expire_time.map(time::render),
         }),
-        EventKind::SignalReceived { name, payload, expire_time } => Kind::SignalReceived(proto::SignalReceived {
-            name: name.to_string(),
-            payload: Some(write(payload)),
-            expire_time: expire_time.map(time::render),
-        }),
+        EventKind::SignalReceived { name, payload, expire_time, sender } => {
+            Kind::SignalReceived(proto::SignalReceived {
+                name: name.to_string(),
+                payload: Some(write(payload)),
+                expire_time: expire_time.map(time::render),
+                sender: sender.map(|key| key.to_vec()).unwrap_or_default(),
+            })
+        }
         EventKind::SignalExpired { signal_number } => {
             Kind::SignalExpired(proto::SignalExpired { signal_number: signed_number(*signal_number) })
         }
@@ -272,6 +282,50 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
             Kind::ExecutionTerminated(proto::ExecutionTerminated { reason: reason.to_string() })
         }
         EventKind::Woke => Kind::Woke(proto::Woke {}),
+        EventKind::ChildRequested { unit, attempt, input, child_id, expire_time } => {
+            Kind::ChildRequested(proto::ChildRequested {
+                unit: unit.to_string(),
+                attempt: signed(*attempt),
+                input: input.as_ref().map(write),
+                child_id: child_id.to_string(),
+                expire_time: expire_time.map(time::render),
+            })
+        }
+        EventKind::ChildStarted { unit, attempt, child_uid } => Kind::ChildStarted(proto::ChildStarted {
+            unit: unit.to_string(),
+            attempt: signed(*attempt),
+            child_uid: child_uid.to_string(),
+        }),
+        EventKind::ChildCancelSent { unit, attempt, child_id } => Kind::ChildCancelSent(proto::ChildCancelSent {
+            unit: unit.to_string(),
+            attempt: signed(*attempt),
+            child_id: child_id.to_string(),
+        }),
+        EventKind::ParentTold => Kind::ParentTold(proto::ParentTold {}),
+        EventKind::SignalRequested { unit, recipient, name, payload } => {
+            Kind::SignalRequested(proto::SignalRequested {
+                unit: unit.to_string(),
+                execution_id: recipient.id.to_string(),
+                execution_uid: recipient.uid.map(|uid| uid.to_string()).unwrap_or_default(),
+                child_unit: recipient.child.as_ref().map(ToString::to_string).unwrap_or_default(),
+                name: name.to_string(),
+                payload: Some(write(payload)),
+            })
+        }
+    }
+}
+
+/// The unit that asked for an execution, for callers: without the key, which only the server knows what to do with.
+#[must_use]
+pub fn render_parent(parent: &Parent) -> proto::Parent {
+    proto::Parent {
+        id: parent.id.to_string(),
+        uid: parent.uid.to_string(),
+        run: signed(parent.run),
+        unit: parent.unit.to_string(),
+        generation: signed(parent.generation),
+        attempt: signed(parent.attempt),
+        key: 0,
     }
 }
 
@@ -350,8 +404,8 @@ impl Decoder<'_> {
     fn kind(&self, kind: Kind) -> Result<EventKind, DecodeError> {
         Ok(match kind {
             Kind::ExecutionCreated(it) => EventKind::ExecutionCreated(Box::new(Created {
-                id: ExecutionId::parse(&it.id).ok_or_else(|| self.damaged("id"))?,
-                uid: Uid(it.uid.parse().map_err(|_| self.damaged("uid"))?),
+                id: self.execution_id(&it.id, "id")?,
+                uid: self.uid(&it.uid, "uid")?,
                 run: self.count(it.run, "run")?,
                 workflow: it.workflow.into(),
                 version: it.version.into(),
@@ -360,6 +414,8 @@ impl Decoder<'_> {
                 labels: it.labels.into_iter().collect(),
                 expire_time: self.optional_time(it.expire_time, "expire_time")?,
                 trace_parent: it.trace_parent.into(),
+                parent: it.parent.map(|parent| self.parent(parent)).transpose()?,
+                depth: self.count(it.depth, "depth")?,
             })),
             Kind::StepScheduled(it) => EventKind::StepScheduled {
                 unit: it.unit.into(),
@@ -391,7 +447,7 @@ impl Decoder<'_> {
                 failure: self.failure(it.failure)?,
                 retry_time: self.optional_time(it.retry_time, "retry_time")?,
                 progress: self.optional_payload(it.progress, "progress")?,
-                report: self.report(it.report)?,
+                report: self.hash(it.report, "report")?,
             },
             Kind::StepSucceeded(it) => EventKind::StepSucceeded {
                 unit: it.unit.into(),
@@ -401,7 +457,7 @@ impl Decoder<'_> {
                     0 => None,
                     number => Some(self.event_number(number)?),
                 },
-                report: self.report(it.report)?,
+                report: self.hash(it.report, "report")?,
             },
             Kind::StepFailed(it) => EventKind::StepFailed { unit: it.unit.into(), failure: self.failure(it.failure)? },
             Kind::StepSkipped(it) => EventKind::StepSkipped {
@@ -424,6 +480,7 @@ impl Decoder<'_> {
                 name: it.name.into(),
                 payload: self.payload(it.payload, "payload")?,
                 expire_time: self.optional_time(it.expire_time, "expire_time")?,
+                sender: self.hash(it.sender, "sender")?,
             },
             Kind::SignalExpired(it) => EventKind::SignalExpired { signal_number: self.event_number(it.signal_number)? },
             Kind::LateSuccess(it) => EventKind::LateSuccess {
@@ -449,7 +506,58 @@ impl Decoder<'_> {
             Kind::ExecutionTimedOut(_) => EventKind::ExecutionTimedOut,
             Kind::ExecutionTerminated(it) => EventKind::ExecutionTerminated { reason: it.reason.into() },
             Kind::Woke(_) => EventKind::Woke,
+            Kind::ChildRequested(it) => EventKind::ChildRequested {
+                unit: it.unit.into(),
+                attempt: self.count(it.attempt, "attempt")?,
+                input: self.optional_payload(it.input, "input")?,
+                child_id: self.execution_id(&it.child_id, "child_id")?,
+                expire_time: self.optional_time(it.expire_time, "expire_time")?,
+            },
+            Kind::ChildStarted(it) => EventKind::ChildStarted {
+                unit: it.unit.into(),
+                attempt: self.count(it.attempt, "attempt")?,
+                child_uid: self.uid(&it.child_uid, "child_uid")?,
+            },
+            Kind::ChildCancelSent(it) => EventKind::ChildCancelSent {
+                unit: it.unit.into(),
+                attempt: self.count(it.attempt, "attempt")?,
+                child_id: self.execution_id(&it.child_id, "child_id")?,
+            },
+            Kind::ParentTold(_) => EventKind::ParentTold,
+            Kind::SignalRequested(it) => EventKind::SignalRequested {
+                unit: it.unit.into(),
+                recipient: Recipient {
+                    id: self.execution_id(&it.execution_id, "execution_id")?,
+                    uid: match it.execution_uid.as_str() {
+                        "" => None,
+                        uid => Some(self.uid(uid, "execution_uid")?),
+                    },
+                    child: (!it.child_unit.is_empty()).then(|| it.child_unit.into()),
+                },
+                name: it.name.into(),
+                payload: self.payload(it.payload, "payload")?,
+            },
         })
+    }
+
+    fn parent(&self, parent: proto::Parent) -> Result<Parent, DecodeError> {
+        Ok(Parent {
+            key: ExecutionKey(parent.key),
+            uid: self.uid(&parent.uid, "parent's uid")?,
+            id: self.execution_id(&parent.id, "parent's id")?,
+            run: self.count(parent.run, "parent's run")?,
+            unit: parent.unit.into(),
+            generation: self.count(parent.generation, "parent's generation")?,
+            attempt: self.count(parent.attempt, "parent's attempt")?,
+        })
+    }
+
+    fn execution_id(&self, text: &str, field: &str) -> Result<ExecutionId, DecodeError> {
+        ExecutionId::parse(text).ok_or_else(|| self.damaged(field))
+    }
+
+    fn uid(&self, text: &str, field: &str) -> Result<Uid, DecodeError> {
+        text.parse().map(Uid).map_err(|_| self.damaged(field))
     }
 
     fn failure(&self, failure: Option<proto::Failure>) -> Result<Failure, DecodeError> {
@@ -512,8 +620,8 @@ impl Decoder<'_> {
         u32::try_from(count).map_err(|_| self.damaged(field))
     }
 
-    fn report(&self, report: Vec<u8>) -> Result<Option<[u8; 16]>, DecodeError> {
-        if report.is_empty() { Ok(None) } else { self.bytes(report, "report").map(Some) }
+    fn hash(&self, bytes: Vec<u8>, field: &str) -> Result<Option<[u8; 16]>, DecodeError> {
+        if bytes.is_empty() { Ok(None) } else { self.bytes(bytes, field).map(Some) }
     }
 
     fn bytes<const N: usize>(&self, bytes: Vec<u8>, field: &str) -> Result<[u8; N], DecodeError> {

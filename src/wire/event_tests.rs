@@ -30,7 +30,21 @@ fn every_kind() -> Vec<EventKind> {
         labels: BTreeMap::from([("team".to_owned(), "shop".to_owned())]),
         expire_time: Some(NOW),
         trace_parent: Arc::from("00-x"),
+        parent: None,
+        depth: 0,
     };
+    let parent = Parent {
+        key: ExecutionKey(12),
+        uid: Uid(Uuid::from_u128(3)),
+        id: ExecutionId::parse("~0f").unwrap(),
+        run: 2,
+        unit: Arc::from("ship[3]"),
+        generation: 1,
+        attempt: 2,
+    };
+    let of_parent = Created { parent: Some(parent), depth: 3, ..created.clone() };
+    let child_id = || ExecutionId::of_child(Uid(Uuid::from_u128(1)), 1, "charge", 1, 1);
+    let recipient = |uid, child: Option<&str>| Recipient { id: child_id(), uid, child: child.map(Arc::from) };
     let ended = |reason| EventKind::DeliveryEnded { unit: unit.clone(), delivery: 2, reason, progress: None };
     let wind_down = |cause| EventKind::WindDownStarted { cause, give_up_time: NOW };
     vec![
@@ -80,9 +94,15 @@ fn every_kind() -> Vec<EventKind> {
         EventKind::StepCancelled { unit: unit.clone() },
         EventKind::SleepStarted { unit: unit.clone(), wake_time: NOW },
         EventKind::AwaitStarted { unit: unit.clone(), expire_time: None },
-        EventKind::SignalReceived { name: Arc::from("approved"), payload: payload(), expire_time: None },
+        EventKind::SignalReceived { name: Arc::from("approved"), payload: payload(), expire_time: None, sender: None },
+        EventKind::SignalReceived {
+            name: Arc::from("approved"),
+            payload: payload(),
+            expire_time: None,
+            sender: Some([5; 16]),
+        },
         EventKind::SignalExpired { signal_number: 4 },
-        EventKind::LateSuccess { unit, delivery: 1, output: payload() },
+        EventKind::LateSuccess { unit: unit.clone(), delivery: 1, output: payload() },
         wind_down(Cause::Failure(failure())),
         wind_down(Cause::Cancel(Arc::from("changed my mind"))),
         wind_down(Cause::Timeout),
@@ -92,6 +112,29 @@ fn every_kind() -> Vec<EventKind> {
         EventKind::ExecutionTimedOut,
         EventKind::ExecutionTerminated { reason: Arc::from("stuck") },
         EventKind::Woke,
+        EventKind::ExecutionCreated(Box::new(of_parent)),
+        EventKind::ChildRequested {
+            unit: unit.clone(),
+            attempt: 1,
+            input: Some(payload()),
+            child_id: child_id(),
+            expire_time: Some(NOW),
+        },
+        EventKind::ChildStarted { unit: unit.clone(), attempt: 1, child_uid: Uid(Uuid::from_u128(4)) },
+        EventKind::ChildCancelSent { unit: unit.clone(), attempt: 1, child_id: child_id() },
+        EventKind::ParentTold,
+        EventKind::SignalRequested {
+            unit: unit.clone(),
+            recipient: recipient(None, None),
+            name: Arc::from("approved"),
+            payload: payload(),
+        },
+        EventKind::SignalRequested {
+            unit,
+            recipient: recipient(Some(Uid(Uuid::from_u128(4))), Some("charge")),
+            name: Arc::from("approved"),
+            payload: payload(),
+        },
     ]
 }
 
@@ -115,7 +158,8 @@ fn every_kind_comes_back_as_it_went() {
 #[test]
 fn large_payloads_go_apart_once_and_come_back() {
     let large = Payload::from_json(format!("\"{}\"", "a".repeat(INLINE_BYTES_MAX)));
-    let received = || EventKind::SignalReceived { name: "s".into(), payload: large.clone(), expire_time: None };
+    let received =
+        || EventKind::SignalReceived { name: "s".into(), payload: large.clone(), expire_time: None, sender: None };
     let events = numbered(vec![received(), received()]);
 
     let encoded = encode_batch(&events);
@@ -169,5 +213,5 @@ fn what_contradicts_itself_is_damaged() {
 #[test]
 fn names_are_those_of_the_message() {
     let names: std::collections::BTreeSet<_> = every_kind().iter().map(kind_name).collect();
-    assert_eq!(names.len(), 22);
+    assert_eq!(names.len(), 27);
 }

@@ -84,6 +84,7 @@ fn render_within(state: &State, room: &mut Room) -> proto::Execution {
         steps: Vec::new(),
         buffered_signals: i32::try_from(state.buffered_signals()).unwrap_or(i32::MAX),
         payloads_omitted: room.omitted,
+        parent: state.parent().map(event::render_parent),
     }
 }
 
@@ -133,6 +134,7 @@ fn step(status: &StepStatus<'_>, room: &mut Room) -> proto::StepStatus {
         queue: status.queue.map(ToString::to_string).unwrap_or_default(),
         progress: status.progress.and_then(|progress| room.payload(progress)),
         schedule_time: status.schedule_time.map(time::render),
+        child: None,
     }
 }
 

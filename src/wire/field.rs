@@ -14,18 +14,28 @@ pub const FAILURE_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// Most labels of an execution.
 pub const LABELS_MAX: usize = 32;
 
-/// An execution's id that must be there.
+/// The id of an execution that exists, or may; it must be there.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn execution_id(text: &str) -> Result<ExecutionId, String> {
-    ExecutionId::parse(text).ok_or_else(|| {
-        if text.is_empty() {
-            return "is required".to_owned();
-        }
-        let characters = "A-Z a-z 0-9 . _ : @ + ~ -";
-        format!("must be 1 to {EXECUTION_ID_LENGTH_MAX} of {characters}, the first a letter or digit")
-    })
+    ExecutionId::parse(text).ok_or_else(|| not_an_id(text))
+}
+
+/// The id that a new execution is to have; it must be there. Those that the server makes itself cannot be chosen.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn new_execution_id(text: &str) -> Result<ExecutionId, String> {
+    ExecutionId::choose(text).ok_or_else(|| not_an_id(text))
+}
+
+fn not_an_id(text: &str) -> String {
+    if text.is_empty() {
+        return "is required".to_owned();
+    }
+    let characters = "A-Z a-z 0-9 . _ : @ + ~ -";
+    format!("must be 1 to {EXECUTION_ID_LENGTH_MAX} of {characters}, the first a letter or digit")
 }
 
 /// An execution's uid; none if the text is empty.

@@ -187,6 +187,11 @@ fn check_history(history: &History) {
             | EventKind::SignalExpired { .. }
             | EventKind::LateSuccess { .. }
             | EventKind::WindDownStarted { .. }
+            | EventKind::ChildRequested { .. }
+            | EventKind::ChildStarted { .. }
+            | EventKind::ChildCancelSent { .. }
+            | EventKind::SignalRequested { .. }
+            | EventKind::ParentTold
             | EventKind::Woke => {}
         }
     }

@@ -46,7 +46,7 @@ fn parse(request: StartExecutionRequest, trace_parent: Arc<str>) -> Result<Start
     let v = &mut violations;
     let id = match request.id.as_str() {
         "" => Some(None),
-        text => v.take("id", field::execution_id(text)).map(Some),
+        text => v.take("id", field::new_execution_id(text)).map(Some),
     };
     let workflow = v.take("workflow", field::name(&request.workflow));
     let version = match request.version.as_str() {

@@ -166,12 +166,13 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
                 let labels = created.labels.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>();
                 payload(&created.input) + labels
             }
-            EventKind::StepScheduled { input, .. } => optional(input),
+            EventKind::StepScheduled { input, .. } | EventKind::ChildRequested { input, .. } => optional(input),
             EventKind::DeliveryEnded { progress, .. } => optional(progress),
             EventKind::AttemptFailed { failure: why, progress, .. } => failure(why) + optional(progress),
             EventKind::StepSucceeded { output, .. } | EventKind::LateSuccess { output, .. } => payload(output),
             EventKind::StepFailed { failure: why, .. } | EventKind::ExecutionFailed { failure: why } => failure(why),
-            EventKind::SignalReceived { payload: content, .. } => payload(content),
+            EventKind::SignalReceived { payload: content, .. }
+            | EventKind::SignalRequested { payload: content, .. } => payload(content),
             EventKind::ExecutionSucceeded { output } => payload(output),
             EventKind::WindDownStarted { cause, .. } => match cause {
                 super::Cause::Failure(why) => failure(why),
@@ -188,6 +189,9 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
             | EventKind::SignalExpired { .. }
             | EventKind::ExecutionCancelled
             | EventKind::ExecutionTimedOut
+            | EventKind::ChildStarted { .. }
+            | EventKind::ChildCancelSent { .. }
+            | EventKind::ParentTold
             | EventKind::Woke => 0,
         }
 }

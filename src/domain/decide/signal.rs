@@ -31,8 +31,10 @@ impl Decision<'_> {
         let expired = expire_time.is_some_and(|time| time <= self.now);
         let offer = if expired { Offer::default() } else { self.offer(name, &payload) };
         self.make_room(offer.taker.is_some() || expired)?;
-        let number = self
-            .emit_for(request, EventKind::SignalReceived { name: name.clone(), payload: payload.clone(), expire_time });
+        let number = self.emit_for(
+            request,
+            EventKind::SignalReceived { name: name.clone(), payload: payload.clone(), expire_time, sender: None },
+        );
         if expired {
             self.emit(EventKind::SignalExpired { signal_number: number });
             return Ok(number);

@@ -49,6 +49,8 @@ pub fn start(definition: Arc<Definition>, start: Start, context: &Context) -> Re
         labels,
         expire_time: definition.timeout.map(|timeout| context.now + timeout),
         trace_parent: start.trace_parent,
+        parent: None,
+        depth: 0,
     };
     let first = Event {
         number: 1,

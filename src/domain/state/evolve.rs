@@ -148,7 +148,7 @@ impl State {
                 let (expire_time, number) = (*expire_time, event.number);
                 self.change(self.named(unit), |unit| unit.status = Status::Awaiting { expire_time, number });
             }
-            EventKind::SignalReceived { name, payload, expire_time } => {
+            EventKind::SignalReceived { name, payload, expire_time, sender: _ } => {
                 let (name, payload, expire_time) = (name.clone(), payload.clone(), *expire_time);
                 self.signals.insert(event.number, signals::Signal { name, payload, expire_time });
             }
@@ -177,6 +177,11 @@ impl State {
                 self.close(Phase::Terminated, time);
             }
             EventKind::Woke => {}
+            EventKind::ChildRequested { .. }
+            | EventKind::ChildStarted { .. }
+            | EventKind::ChildCancelSent { .. }
+            | EventKind::ParentTold
+            | EventKind::SignalRequested { .. } => unreachable!("no decision makes it yet"),
         }
     }
 

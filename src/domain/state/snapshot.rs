@@ -13,13 +13,15 @@ use super::signals::{Signal, Signals};
 use super::unit::{Out, Report, Status, Task, UnitState};
 use super::{Indexes, Phase, State, WindDown};
 use crate::domain::definition::Definition;
-use crate::domain::{Cause, Created, ExecutionId, Failure, Payload, SessionId, Timestamp, Uid, digest16};
+use crate::domain::{
+    Cause, Created, ExecutionId, ExecutionKey, Failure, Parent, Payload, SessionId, Timestamp, Uid, digest16,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Format of the bytes that [`State::to_bytes`] makes.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 
 const DIGEST_BYTES: usize = 16;
 
@@ -121,7 +123,8 @@ macro_rules! stored {
 }
 
 stored! {
-    Created { id, uid, run, workflow, version, definition_hash, input, labels, expire_time, trace_parent }
+    Created { id, uid, run, workflow, version, definition_hash, input, labels, expire_time, trace_parent, parent, depth }
+    Parent { key, uid, id, run, unit, generation, attempt }
     Failure { code, message, details, unit }
     WindDown { cause, number, give_up_time }
     Out { since, dispatch_time, check_time, expire_time, held }
@@ -292,6 +295,16 @@ impl Stored for ExecutionId {
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         Self::parse(&Arc::<str>::read(input)?)
+    }
+}
+
+impl Stored for ExecutionKey {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.to_le_bytes().write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Option<Self> {
+        Some(Self(i64::from_le_bytes(Stored::read(input)?)))
     }
 }
 

@@ -215,6 +215,16 @@ pub(super) fn line(kind: &EventKind) -> String {
         EventKind::ExecutionTimedOut => "TIMED_OUT".into(),
         EventKind::ExecutionTerminated { .. } => "TERMINATED".into(),
         EventKind::Woke => "woke".into(),
+        EventKind::ChildRequested { unit, attempt, input, expire_time, child_id: _ } => {
+            let input = input.as_ref().map_or(String::new(), |input| format!(" {}", input.as_str()));
+            format!("{unit} asks for child {attempt}{input}{}", until(expire_time))
+        }
+        EventKind::ChildStarted { unit, attempt, .. } => format!("{unit} child {attempt} started"),
+        EventKind::ChildCancelSent { unit, attempt, .. } => format!("{unit} child {attempt} has the cancel"),
+        EventKind::ParentTold => "parent told".into(),
+        EventKind::SignalRequested { unit, recipient, name, payload } => {
+            format!("{unit} sends {name} {} to {}", payload.as_str(), recipient.id)
+        }
     }
 }
 

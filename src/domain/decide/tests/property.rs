@@ -198,6 +198,11 @@ fn deadline_by_history(run: &Run) -> Option<Timestamp> {
             | EventKind::SignalReceived { .. }
             | EventKind::SignalExpired { .. }
             | EventKind::LateSuccess { .. }
+            | EventKind::ChildRequested { .. }
+            | EventKind::ChildStarted { .. }
+            | EventKind::ChildCancelSent { .. }
+            | EventKind::SignalRequested { .. }
+            | EventKind::ParentTold
             | EventKind::Woke => {}
         }
     }
@@ -245,6 +250,11 @@ fn hold_history(run: &Run) {
             | EventKind::DeliveryEnded { .. }
             | EventKind::AttemptFailed { .. }
             | EventKind::SignalReceived { .. }
+            | EventKind::ChildRequested { .. }
+            | EventKind::ChildStarted { .. }
+            | EventKind::ChildCancelSent { .. }
+            | EventKind::SignalRequested { .. }
+            | EventKind::ParentTold
             | EventKind::Woke => {}
         }
     }
