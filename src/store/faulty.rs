@@ -252,8 +252,8 @@ impl Store for Faulty {
         self.write("quarantine", self.inner.quarantine(key, why)).await
     }
 
-    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
-        self.write("put_definition", self.inner.put_definition(row)).await
+    async fn put_definitions(&self, rows: &[DefinitionRow]) -> Result<Vec<DefinitionStored>, Error> {
+        self.write("put_definitions", self.inner.put_definitions(rows)).await
     }
 
     async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error> {

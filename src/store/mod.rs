@@ -154,8 +154,15 @@ pub trait Store: Send + Sync + 'static {
     /// Sets an execution aside after a fault in its data: it is not woken, and its ready rows are deleted.
     async fn quarantine(&self, key: ExecutionKey, why: &str) -> Result<(), Error>;
 
+    /// Stores definitions, each of another name and version, in one transaction; answers in the order of `rows`. If one is
+    /// [`DefinitionStored::Different`], none was stored, whatever is said of the others.
+    async fn put_definitions(&self, rows: &[DefinitionRow]) -> Result<Vec<DefinitionStored>, Error>;
+
     /// Stores a definition, unless its name and version are taken.
-    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error>;
+    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
+        let stored = self.put_definitions(std::slice::from_ref(row)).await?;
+        Ok(stored.into_iter().next().expect("there is an answer for each row"))
+    }
 
     /// Finds a definition.
     async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error>;

@@ -5,6 +5,7 @@ use orbit::store::{DefinitionRow, DefinitionStored, FindDefinition, Store};
 
 on_every_store![
     a_definition_is_stored_once_and_never_changed,
+    definitions_are_stored_all_or_none,
     a_definition_is_found_by_hash_and_by_version,
     the_latest_is_the_highest_release,
     definitions_are_listed_highest_first_in_pages,
@@ -21,6 +22,20 @@ async fn a_definition_is_stored_once_and_never_changed(store: &dyn Store) {
     let find = FindDefinition::Version("order".into(), "1.0.0".into());
     assert_eq!(store.definition(&find).await.unwrap(), Some(first));
     assert_eq!(store.contract_versions("x").await.unwrap(), [""; 0]);
+}
+
+async fn definitions_are_stored_all_or_none(store: &dyn Store) {
+    use DefinitionStored::{Created, Different, Same};
+    let (a, b, c) = (definition("a", "1.0.0", 1), definition("b", "1.0.0", 2), definition("c", "1.0.0", 3));
+    assert_eq!(store.put_definitions(&[]).await.unwrap(), []);
+    assert_eq!(store.put_definitions(&[b.clone(), a.clone()]).await.unwrap(), [Created, Created]);
+    let other = DefinitionRow { hash: [9; 32], ..a.clone() };
+    let stored = store.put_definitions(&[c.clone(), other, b.clone()]).await.unwrap();
+    assert_eq!((stored[1], stored[2]), (Different, Same));
+    let find = FindDefinition::Version("c".into(), "1.0.0".into());
+    assert_eq!(store.definition(&find).await.unwrap(), None);
+    assert_eq!(store.put_definitions(&[a, c.clone(), b]).await.unwrap(), [Same, Created, Same]);
+    assert_eq!(store.definition(&find).await.unwrap(), Some(c));
 }
 
 async fn a_definition_is_found_by_hash_and_by_version(store: &dyn Store) {

@@ -209,8 +209,8 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
-        Ok(self.write(|tables, changes| tables.put_definition(row, changes)))
+    async fn put_definitions(&self, rows: &[DefinitionRow]) -> Result<Vec<DefinitionStored>, Error> {
+        Ok(self.write(|tables, changes| tables.put_definitions(rows, changes)))
     }
 
     async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error> {

@@ -136,21 +136,32 @@ impl Tables {
         }
     }
 
-    pub(super) fn put_definition(&mut self, row: &DefinitionRow, changes: &mut Statistics) -> DefinitionStored {
-        let key = (row.name.clone(), row.version.clone());
-        match self.definitions.get(&key) {
-            Some(stored) if stored.hash == row.hash => DefinitionStored::Same,
-            Some(_) => DefinitionStored::Different,
-            None => {
-                let contracts: BTreeSet<_> = row.contracts.iter().map(|contract| split(contract)).collect();
-                let contracts: Vec<Arc<str>> =
-                    contracts.iter().map(|(name, version)| format!("{name}@{version}").into()).collect();
-                changes.add(Change::DefinitionInserted, 1);
-                changes.add(Change::ContractInserted, contracts.len() as u64);
-                self.definitions.insert(key, DefinitionRow { contracts, ..row.clone() });
-                DefinitionStored::Created
-            }
+    pub(super) fn put_definitions(
+        &mut self,
+        rows: &[DefinitionRow],
+        changes: &mut Statistics,
+    ) -> Vec<DefinitionStored> {
+        let key = |row: &DefinitionRow| (row.name.clone(), row.version.clone());
+        let stored: Vec<_> = rows
+            .iter()
+            .map(|row| match self.definitions.get(&key(row)) {
+                Some(stored) if stored.hash == row.hash => DefinitionStored::Same,
+                Some(_) => DefinitionStored::Different,
+                None => DefinitionStored::Created,
+            })
+            .collect();
+        if stored.contains(&DefinitionStored::Different) {
+            return stored;
         }
+        for (row, _) in rows.iter().zip(&stored).filter(|(_, stored)| **stored == DefinitionStored::Created) {
+            let contracts: BTreeSet<_> = row.contracts.iter().map(|contract| split(contract)).collect();
+            let contracts: Vec<Arc<str>> =
+                contracts.iter().map(|(name, version)| format!("{name}@{version}").into()).collect();
+            changes.add(Change::DefinitionInserted, 1);
+            changes.add(Change::ContractInserted, contracts.len() as u64);
+            self.definitions.insert(key(row), DefinitionRow { contracts, ..row.clone() });
+        }
+        stored
     }
 
     pub(super) fn definition(&self, find: &FindDefinition) -> Option<DefinitionRow> {

@@ -141,12 +141,12 @@ impl Store for PostgresStore {
             .await
     }
 
-    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
-        let row = Arc::new(row.clone());
+    async fn put_definitions(&self, rows: &[DefinitionRow]) -> Result<Vec<DefinitionStored>, Error> {
+        let rows: Arc<[DefinitionRow]> = rows.into();
         self.connections
             .write(move |transaction| {
-                let row = row.clone();
-                Box::pin(async move { definitions::put(transaction, &row).await })
+                let rows = rows.clone();
+                Box::pin(async move { definitions::put(transaction, &rows).await })
             })
             .await
     }

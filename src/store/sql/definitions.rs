@@ -9,10 +9,43 @@ use std::{
     sync::Arc,
 };
 
+/// Stores all, or none if one has other content than is stored.
 pub(crate) async fn put<T: Transaction>(
     transaction: &mut T,
+    definitions: &[DefinitionRow],
+) -> sqlx::Result<Vec<DefinitionStored>> {
+    let mut stored = Vec::with_capacity(definitions.len());
+    for definition in definitions {
+        stored.push(find_same(transaction, definition).await?.unwrap_or(DefinitionStored::Created));
+    }
+    if stored.contains(&DefinitionStored::Different) {
+        return Ok(stored);
+    }
+    // In one order, so that no two who store the same wait for each other.
+    let mut order: Vec<usize> = (0..definitions.len()).filter(|at| stored[*at] == DefinitionStored::Created).collect();
+    order.sort_by_key(|at| (&definitions[*at].name, &definitions[*at].version));
+    for at in order {
+        stored[at] = insert(transaction, &definitions[at]).await?;
+        if stored[at] == DefinitionStored::Different && definitions.len() > 1 {
+            // Another writer was first since the look above. What is here already must not stay alone.
+            return Err(sqlx::Error::InvalidArgument("other content was stored at the same time".to_owned()));
+        }
+    }
+    Ok(stored)
+}
+
+/// How a definition compares to the stored one of its name and version; nothing if there is none.
+async fn find_same<T: Transaction>(
+    transaction: &mut T,
     definition: &DefinitionRow,
-) -> sqlx::Result<DefinitionStored> {
+) -> sqlx::Result<Option<DefinitionStored>> {
+    let values = [NAMESPACE.into(), (&definition.name).into(), (&definition.version).into()];
+    let Some(found) = transaction.row(sql::DEFINITION_BY_VERSION, values.into()).await? else { return Ok(None) };
+    let same = bytes(&found, 5)? == definition.hash;
+    Ok(Some(if same { DefinitionStored::Same } else { DefinitionStored::Different }))
+}
+
+async fn insert<T: Transaction>(transaction: &mut T, definition: &DefinitionRow) -> sqlx::Result<DefinitionStored> {
     let values = [
         NAMESPACE.into(),
         (&definition.name).into(),
@@ -27,11 +60,7 @@ pub(crate) async fn put<T: Transaction>(
     ];
     let inserted = transaction.returning(Change::DefinitionInserted, sql::DEFINITION_INSERT, values.into()).await?;
     let Some(inserted) = inserted.first() else {
-        let values = [NAMESPACE.into(), (&definition.name).into(), (&definition.version).into()];
-        let stored =
-            transaction.row(sql::DEFINITION_BY_VERSION, values.into()).await?.ok_or(sqlx::Error::RowNotFound)?;
-        let same = bytes(&stored, 5)? == definition.hash;
-        return Ok(if same { DefinitionStored::Same } else { DefinitionStored::Different });
+        return find_same(transaction, definition).await?.ok_or(sqlx::Error::RowNotFound);
     };
     let key = inserted.integer(0)?;
     let contracts = List::of(definition.contracts.iter().map(|contract| {

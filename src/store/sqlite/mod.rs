@@ -242,9 +242,9 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn put_definition(&self, row: &DefinitionRow) -> Result<DefinitionStored, Error> {
-        let row = row.clone();
-        self.write(move |transaction| Box::pin(async move { definitions::put(transaction, &row).await })).await
+    async fn put_definitions(&self, rows: &[DefinitionRow]) -> Result<Vec<DefinitionStored>, Error> {
+        let rows = rows.to_vec();
+        self.write(move |transaction| Box::pin(async move { definitions::put(transaction, &rows).await })).await
     }
 
     async fn definition(&self, find: &FindDefinition) -> Result<Option<DefinitionRow>, Error> {
