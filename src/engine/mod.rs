@@ -18,6 +18,7 @@ mod definitions;
 mod dispatch;
 mod draft;
 mod executions;
+mod lists;
 mod load;
 mod mailbox;
 mod membership;
@@ -155,7 +156,7 @@ impl Engine {
         Self { core }
     }
 
-    /// The store, for reads that need no rules: lists, counts, definitions, sessions, size.
+    /// The store, for reads that need no rules: counts, definitions, sessions, size.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.core.store

@@ -5,8 +5,8 @@
 
 use super::{
     Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow, Opened,
-    Pool, Presence, ReadyRow, SessionRow, Size, Store,
+    FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow,
+    Opened, Pool, Presence, ReadyRow, SessionRow, Size, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -219,12 +219,7 @@ impl Store for Faulty {
         self.read("payloads", self.inner.payloads(key, digests)).await
     }
 
-    async fn list(
-        &self,
-        filter: &ListFilter,
-        after: Option<ListCursor>,
-        limit: usize,
-    ) -> Result<Vec<ExecutionRow>, Error> {
+    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<ListPage, Error> {
         self.read("list", self.inner.list(filter, after, limit)).await
     }
 

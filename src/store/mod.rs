@@ -30,8 +30,8 @@ pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
 pub use rows::{
     Append, Committed, DefinitionRow, DefinitionStored, ExecutionRow, ExecutionState, Find, FindDefinition, Heard,
-    HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NewExecution, NodeRow, Opened, Pool,
-    Presence, ReadyRow, ReadyUnit, SessionRow, Size, Snapshot, StateChange, Target, WakeChange,
+    HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NewExecution, NodeRow, Opened,
+    Pool, Presence, ReadyRow, ReadyUnit, SessionRow, Size, Snapshot, StateChange, Target, WakeChange,
 };
 pub use schema::Schema;
 pub use sqlite::SqliteStore;
@@ -128,13 +128,9 @@ pub trait Store: Send + Sync + 'static {
     /// Reads large payloads of an execution, those of `digests` that it has, by digest.
     async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error>;
 
-    /// Lists executions.
-    async fn list(
-        &self,
-        filter: &ListFilter,
-        after: Option<ListCursor>,
-        limit: usize,
-    ) -> Result<Vec<ExecutionRow>, Error>;
+    /// Lists executions: a page of at most `limit`. Where few of many entries match, it may have fewer and yet go on, so that
+    /// every call is a bounded amount of work.
+    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<ListPage, Error>;
 
     /// Counts executions by state, from the counters; a state without executions is absent.
     async fn count(&self) -> Result<BTreeMap<ExecutionState, u64>, Error>;

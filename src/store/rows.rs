@@ -291,13 +291,34 @@ pub struct ListFilter {
     pub start_until: Option<Timestamp>,
 }
 
-/// Where a page begins: after this entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a page begins: after this entry. In the order of the entries, the oldest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListCursor {
     /// Start time of the last entry of the page before.
     pub start_time: Timestamp,
     /// Its key.
     pub key: ExecutionKey,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListPage {
+    /// Its rows, newest start first.
+    pub rows: Vec<ExecutionRow>,
+    /// Where the list goes on; absent at its end. A page that is not full goes on too where it has looked at as many entries as
+    /// it may.
+    pub next: Option<ListCursor>,
+}
+
+impl ListPage {
+    /// Cuts a page of at most `most` rows (at least 1) from those that were found before `end`, where a search for
+    /// more than `most` stopped.
+    pub(crate) fn cut(mut rows: Vec<ExecutionRow>, most: usize, end: Option<ListCursor>) -> Self {
+        let more = rows.len() > most;
+        rows.truncate(most);
+        let last = rows.last().map(|row| ListCursor { start_time: row.start_time, key: row.key });
+        Self { rows, next: if more { last } else { end } }
+    }
 }
 
 /// A definition's row.

@@ -15,6 +15,7 @@ mod health;
 mod history;
 mod http;
 mod limits;
+mod lists;
 mod shutdown;
 mod stream;
 mod workers;

@@ -70,7 +70,7 @@ impl World {
     }
 
     fn some_execution(&mut self) -> Option<(ExecutionName, ExecutionState)> {
-        let rows = ready(self.memory.list(&ListFilter::default(), None, 1_000)).unwrap();
+        let rows = ready(self.memory.list(&ListFilter::default(), None, 1_000)).unwrap().rows;
         let (row, of) = self.some(rows, |row| row.id.clone())?;
         Some((name(&row.id), of?))
     }

@@ -25,7 +25,7 @@ pub(crate) struct Histories {
 impl Histories {
     pub(crate) async fn read(store: &MemoryStore) -> Self {
         let (mut by_key, mut by_uid) = (BTreeMap::new(), BTreeMap::new());
-        for row in store.list(&ListFilter::default(), None, 10_000).await.unwrap() {
+        for row in store.list(&ListFilter::default(), None, 10_000).await.unwrap().rows {
             by_uid.insert(row.uid, row.key);
             by_key.insert(row.key, history(store, row).await);
         }

@@ -224,7 +224,7 @@ fn end_everything(world: &mut World) {
         }
         beat(world, session);
         open.clear();
-        for row in ready(world.memory.list(&ListFilter::default(), None, 1_000)).unwrap() {
+        for row in ready(world.memory.list(&ListFilter::default(), None, 1_000)).unwrap().rows {
             if !row.state.is_closed() {
                 open.push(look_and_help(world, &row.id));
             }

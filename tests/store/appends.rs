@@ -161,7 +161,7 @@ async fn odd_text_survives(store: &dyn Store) {
         assert_eq!(loaded.row.labels["odd"], *text);
         assert_eq!(loaded.payloads, [payload(1, text)]);
         let filter = ListFilter { labels: vec![("odd".into(), (*text).into())], ..Default::default() };
-        assert_eq!(store.list(&filter, None, 10).await.unwrap(), std::slice::from_ref(&loaded.row));
+        assert_eq!(store.list(&filter, None, 10).await.unwrap().rows, std::slice::from_ref(&loaded.row));
         let waiting = store.ready(&pool(), 100).await.unwrap();
         assert!(waiting.iter().any(|row| row.execution == key && *row.unit.unit == **text));
         assert_eq!(store.execution(&Find::Id(loaded.row.id.clone())).await.unwrap(), Some(loaded.row));
@@ -205,7 +205,7 @@ async fn what_contradicts_itself_fails_alone(store: &dyn Store) {
         assert_eq!(store.execution(&Find::Id(id.into())).await.unwrap(), None);
     }
     let nul = vec![("odd".to_owned(), "\0".to_owned())];
-    assert_eq!(store.list(&ListFilter { labels: nul, ..ListFilter::default() }, None, 10).await.unwrap(), []);
+    assert_eq!(store.list(&ListFilter { labels: nul, ..ListFilter::default() }, None, 10).await.unwrap().rows, []);
     assert_eq!(store.history(key, 0, 10, usize::MAX).await.unwrap().len(), 1);
     assert_eq!(store.count().await.unwrap(), [(ExecutionState::Running, 2)].into());
 }

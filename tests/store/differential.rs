@@ -327,8 +327,9 @@ async fn compare_reads(random: &mut Random, known: &[Known], subjects: &[Subject
     let cursor = random.one_in(2).then(|| (time(random.below(8) as i64), random.below(known.len() as u64 + 1)));
     ask!(subjects, ("list", &filter, limit), |subject| {
         let after = cursor.map(|(start_time, uid)| ListCursor { start_time, key: subject.key(uid.into()) });
-        let rows = subject.store.list(&filter, after, limit).await.unwrap();
-        rows.into_iter().map(|row| subject.row(row)).collect::<Vec<_>>()
+        let page = subject.store.list(&filter, after, limit).await.unwrap();
+        let next = page.next.map(|next| (next.start_time, subject.uid(next.key)));
+        (page.rows.into_iter().map(|row| subject.row(row)).collect::<Vec<_>>(), next)
     });
     ask!(subjects, ("held_overdue", now, limit), |subject| {
         let rows = subject.store.held_overdue(now, now, limit).await.unwrap();
@@ -403,7 +404,7 @@ async fn compare_everything(known: &[Known], subjects: &[Subject<'_>]) {
     }
     ask!(subjects, "counted by hand", |subject| {
         let mut counted: BTreeMap<ExecutionState, u64> = BTreeMap::new();
-        for row in subject.store.list(&ListFilter::default(), None, usize::MAX).await.unwrap() {
+        for row in subject.store.list(&ListFilter::default(), None, usize::MAX).await.unwrap().rows {
             assert!(subject.store.execution(&Find::Id(row.id.clone())).await.unwrap().is_some());
             *counted.entry(row.state).or_default() += 1;
         }

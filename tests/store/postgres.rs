@@ -123,7 +123,7 @@ async fn counts_of_several_nodes_add_up() {
     });
     join_all(writers).await.into_iter().for_each(Result::unwrap);
     let mut counted: BTreeMap<ExecutionState, u64> = BTreeMap::new();
-    for row in database.store.list(&ListFilter::default(), None, usize::MAX).await.unwrap() {
+    for row in database.store.list(&ListFilter::default(), None, usize::MAX).await.unwrap().rows {
         *counted.entry(row.state).or_default() += 1;
     }
     assert_eq!(counted[&ExecutionState::Failed], 5 * 36);
@@ -147,7 +147,7 @@ async fn reads_neither_block_commits_nor_wait_for_them() {
     .execute(&mut writer)
     .await
     .unwrap();
-    assert_eq!(database.store.list(&ListFilter::default(), None, 10).await.unwrap().len(), 1);
+    assert_eq!(database.store.list(&ListFilter::default(), None, 10).await.unwrap().rows.len(), 1);
     assert_eq!(database.store.count().await.unwrap(), [(ExecutionState::Succeeded, 1)].into());
     assert_eq!(database.store.load(key).await.unwrap().unwrap().history.len(), 2);
 }

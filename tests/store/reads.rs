@@ -1,14 +1,14 @@
 //! Lists, pages and what the loops look for.
 
 use crate::{make::*, on_every_store, written};
-use orbit::store::{
-    Append, ExecutionKey, ExecutionRow, ExecutionState, Find, ListCursor, ListFilter, Store, WakeChange,
-};
+use orbit::store::{Append, ExecutionKey, ExecutionRow, ExecutionState, Find, ListFilter, ListPage, Store, WakeChange};
 
 on_every_store![
     c139_pages_have_each_execution_once_though_all_started_at_once,
     a_list_has_the_newest_start_first,
     a_list_keeps_to_its_filter,
+    a_list_looks_at_few_entries_at_a_time_and_finds_all,
+    a_list_walks_the_condition_that_fewest_meet,
     history_comes_in_pages,
     what_is_due_comes_earliest_first,
     waiting_units_come_in_order,
@@ -20,10 +20,13 @@ async fn pages(store: &dyn Store, filter: &ListFilter, page_size: usize) -> Vec<
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let page = store.list(filter, after, page_size).await.unwrap();
-        assert!(page.len() <= page_size);
-        let Some(last) = page.last() else { return all };
-        after = Some(ListCursor { start_time: last.start_time, key: last.key });
-        all.extend(page);
+        assert!(page.rows.len() <= page_size);
+        all.extend(page.rows);
+        if page.next.is_none() {
+            return all;
+        }
+        assert!(page.next < after || after.is_none(), "{:?} after {after:?}", page.next);
+        after = page.next;
     }
 }
 
@@ -51,10 +54,11 @@ async fn a_list_has_the_newest_start_first(store: &dyn Store) {
         .await;
     }
     let ids = |rows: Vec<ExecutionRow>| rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>();
-    assert_eq!(ids(store.list(&ListFilter::default(), None, 10).await.unwrap()), ["e0", "e3", "e2", "e1"]);
-    assert_eq!(ids(store.list(&ListFilter::default(), None, 2).await.unwrap()), ["e0", "e3"]);
+    let page = async |most| ids(store.list(&ListFilter::default(), None, most).await.unwrap().rows);
+    assert_eq!(page(10).await, ["e0", "e3", "e2", "e1"]);
+    assert_eq!(page(2).await, ["e0", "e3"]);
     assert_eq!(ids(pages(store, &ListFilter::default(), 1).await), ["e0", "e3", "e2", "e1"]);
-    assert_eq!(store.list(&ListFilter::default(), None, 0).await.unwrap(), []);
+    assert_eq!(store.list(&ListFilter::default(), None, 0).await.unwrap(), ListPage::default());
 }
 
 async fn a_list_keeps_to_its_filter(store: &dyn Store) {
@@ -110,6 +114,76 @@ async fn a_list_keeps_to_its_filter(store: &dyn Store) {
                 }
             }
         }
+    }
+}
+
+/// Executions of two workflows, in turn: tenant a starts orders, tenant b refunds. Each has the label `all`.
+async fn two_tenants(store: &dyn Store) {
+    for first in (0..6000).step_by(1000) {
+        let batch = (first..first + 1000).map(|number: u128| {
+            let (tenant, workflow) = if number.is_multiple_of(2) { ("a", "order") } else { ("b", "refund") };
+            let row = with_row(start(&format!("e{number}"), number + 1), |row| {
+                row.start_time = time(number as i64);
+                row.workflow = workflow.into();
+            });
+            with_labels(row, &[("tenant", tenant), ("all", "1")])
+        });
+        store.commit(batch.collect()).await.unwrap();
+    }
+}
+
+async fn a_list_looks_at_few_entries_at_a_time_and_finds_all(store: &dyn Store) {
+    let odd = with_labels(with_row(start("odd", 9000), |row| row.workflow = "refund".into()), &[("tenant", "a")]);
+    written(store, with_row(odd, |row| row.start_time = time(-1))).await;
+    two_tenants(store).await;
+    let refunds = ListFilter {
+        workflow: Some("refund".into()),
+        labels: vec![("tenant".into(), "a".into())],
+        ..ListFilter::default()
+    };
+    let both = ListFilter { states: vec![ExecutionState::Running, ExecutionState::Failed], ..refunds.clone() };
+    for filter in [refunds, both] {
+        let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let page = store.list(&filter, after, 10).await.unwrap();
+            found.extend(page.rows.into_iter().map(|row| row.id.to_string()));
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, ["odd"]);
+        // Memory is the model, and looks at all at once.
+        assert_eq!(pages > 3, store.kind() != "memory", "{pages} pages");
+        assert!(pages < 10, "{pages} pages");
+    }
+}
+
+async fn a_list_walks_the_condition_that_fewest_meet(store: &dyn Store) {
+    two_tenants(store).await;
+    let rare = with_labels(start("rare", 9000), &[("tenant", "c"), ("all", "1")]);
+    let rare = written(store, with_row(rare, |row| row.start_time = time(-1))).await;
+    written(store, ending(rare, 3, ExecutionState::Failed, 9)).await;
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let failed = ListFilter { states: vec![ExecutionState::Failed], ..ListFilter::default() };
+    for filter in [
+        ListFilter { labels: vec![label("all", "1")], ..failed },
+        ListFilter { labels: vec![label("all", "1"), label("tenant", "c")], ..ListFilter::default() },
+        ListFilter {
+            labels: vec![label("all", "1"), label("tenant", "c")],
+            workflow: Some("order".into()),
+            ..ListFilter::default()
+        },
+        ListFilter {
+            labels: vec![label("all", "1"), label("tenant", "c")],
+            states: vec![ExecutionState::Failed],
+            ..ListFilter::default()
+        },
+    ] {
+        let page = store.list(&filter, None, 10).await.unwrap();
+        assert_eq!((page.rows.len(), page.next), (1, None), "{filter:?}");
+        assert_eq!(&*page.rows[0].id, "rare");
     }
 }
 

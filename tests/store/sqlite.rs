@@ -279,7 +279,7 @@ async fn a_read_that_is_too_old_is_ended() {
     // 20,000 rows with their labels take longer than that.
     let long = temporary.store.list(&orbit::store::ListFilter::default(), None, usize::MAX).await;
     assert!(matches!(long, Err(Error::Unavailable(_))));
-    assert_eq!(temporary.store.list(&orbit::store::ListFilter::default(), None, 1).await.unwrap().len(), 1);
+    assert_eq!(temporary.store.list(&orbit::store::ListFilter::default(), None, 1).await.unwrap().rows.len(), 1);
 }
 
 #[tokio::test]

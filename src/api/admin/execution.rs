@@ -1,6 +1,6 @@
 //! Reads of executions: one, one that is waited for, lists and counts.
 
-use super::{Answer, WAIT_MAX, cut_page, name};
+use super::{Answer, WAIT_MAX, name};
 use crate::api::{render, wait_duration};
 use crate::domain::Timestamp;
 use crate::engine::Engine;
@@ -43,13 +43,10 @@ pub(super) async fn list(
     if filter.is_empty() {
         return Ok(proto::ListExecutionsResponse::default());
     }
-    let rows = engine.store().list(&store_filter(filter), after, size + 1).await?;
-    let (rows, more) = cut_page(rows, size);
-    let last = rows.last().filter(|_| more);
-    let next = last.map(|row| list.token(&write_cursor(ListCursor { start_time: row.start_time, key: row.key })));
+    let page = engine.list(&store_filter(filter), after, size).await?;
     Ok(proto::ListExecutionsResponse {
-        executions: rows.iter().map(render::execution_row).collect(),
-        next_page_token: next.unwrap_or_default(),
+        executions: page.rows.iter().map(render::execution_row).collect(),
+        next_page_token: page.next.map(|next| list.token(&write_cursor(next))).unwrap_or_default(),
     })
 }
 

@@ -9,8 +9,8 @@ mod tables;
 use super::statistics::Totals;
 use super::{
     Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow, Opened,
-    Pool, Presence, ReadyRow, SessionRow, Size, Statistics, Store,
+    FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow,
+    Opened, Pool, Presence, ReadyRow, SessionRow, Size, Statistics, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -168,12 +168,7 @@ impl Store for MemoryStore {
         Ok(found)
     }
 
-    async fn list(
-        &self,
-        filter: &ListFilter,
-        after: Option<ListCursor>,
-        limit: usize,
-    ) -> Result<Vec<ExecutionRow>, Error> {
+    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<ListPage, Error> {
         Ok(self.tables().list(filter, after, limit))
     }
 

@@ -3,8 +3,8 @@
 use crate::domain::{SessionId, Timestamp, Uid};
 use crate::store::{
     Change, DefinitionRow, DefinitionStored, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, HeldRow,
-    HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow, Pool, Presence, ReadyRow, ReadyUnit, SessionRow,
-    Snapshot, Statistics,
+    HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Pool, Presence, ReadyRow, ReadyUnit,
+    SessionRow, Snapshot, Statistics,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -101,11 +101,15 @@ impl Tables {
         self.executions.get(key)
     }
 
-    pub(super) fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Vec<ExecutionRow> {
+    pub(super) fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> ListPage {
+        if limit == 0 {
+            return ListPage::default();
+        }
         let newest_first =
             self.starts.iter().rev().filter(|start| after.is_none_or(|c| **start < (c.start_time, c.key)));
         let rows = newest_first.map(|(_, key)| &self.executions[key].row);
-        rows.filter(|row| matches(filter, row)).take(limit).cloned().collect()
+        let rows = rows.filter(|row| matches(filter, row)).take(limit.saturating_add(1));
+        ListPage::cut(rows.cloned().collect(), limit, None)
     }
 
     pub(super) fn due(&self, until: Timestamp, limit: usize) -> Vec<(ExecutionKey, Timestamp)> {

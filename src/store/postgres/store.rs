@@ -4,8 +4,8 @@ use super::{PostgresStore, nodes};
 use crate::domain::{SessionId, Timestamp};
 use crate::store::{
     Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
-    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow,
-    Opened, Pool, Presence, ReadyRow, SessionRow, Size, Store,
+    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded,
+    NodeRow, Opened, Pool, Presence, ReadyRow, SessionRow, Size, Store,
     sql::{Connection as _, Row as _, Transaction as _, Values, definitions, executions, list, sessions},
 };
 use async_trait::async_trait;
@@ -90,12 +90,7 @@ impl Store for PostgresStore {
             .await
     }
 
-    async fn list(
-        &self,
-        filter: &ListFilter,
-        after: Option<ListCursor>,
-        limit: usize,
-    ) -> Result<Vec<ExecutionRow>, Error> {
+    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<ListPage, Error> {
         let filter = filter.clone();
         self.connections
             .read(move |connection| Box::pin(async move { list::list(connection, &filter, after, limit).await }))

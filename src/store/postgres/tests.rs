@@ -13,7 +13,7 @@ use crate::domain::Timestamp;
 use crate::store::{
     Append, ExecutionKey, ExecutionState, LargePayload, ListCursor, ListFilter, NewExecution, ReadyUnit, Snapshot,
     StateChange, Store as _, Target, WakeChange,
-    sql::{Dialect, Row as _, Value, Values, list, text as sql},
+    sql::{Dialect, Row as _, Value, Values, list, list::Walk, text as sql},
 };
 use sqlx::{AssertSqlSafe, postgres::PgConnection};
 
@@ -178,8 +178,11 @@ async fn a_list_walks_the_index_of_its_filter() {
         (ListFilter { workflow: workflow.clone(), ..states(&open) }, "executions_workflow_state"),
         (ListFilter { workflow: workflow.clone(), ..states(&[ExecutionState::Failed]) }, "executions_workflow_state"),
         (ListFilter { labels: tenant.clone(), ..ListFilter::default() }, "labels_once"),
-        (ListFilter { labels: tenant.clone(), ..states(&open) }, "labels_once"),
         (ListFilter { labels: tenant.clone(), ..states(&open) }, "executions_state"),
+        (
+            ListFilter { labels: labels.clone(), workflow: workflow.clone(), ..states(&open) },
+            "executions_workflow_state",
+        ),
         (ListFilter { labels: tenant, workflow, ..ListFilter::default() }, "executions_workflow"),
         (ListFilter { labels, start_from: Some(Timestamp::default()), ..ListFilter::default() }, "labels_once"),
     ];
@@ -189,23 +192,36 @@ async fn a_list_walks_the_index_of_its_filter() {
         }
         let filters = filters.clone();
         on_a_connection!(store, |connection| {
-            let many = [(ExecutionState::Running, 500_000), (ExecutionState::Failed, 600)].into();
-            let middle = ListCursor { start_time: Timestamp::from_micros(15_000_000), key: ExecutionKey(15_000) };
+            let cursor = |seconds: i64| {
+                let (start_time, key) = (Timestamp::from_micros(seconds * 1_000_000), ExecutionKey(seconds * 1000));
+                Some(ListCursor { start_time, key })
+            };
             for (filter, index) in filters {
-                for after in [None, Some(middle)] {
-                    let (text, values) = list::statement(Dialect::Postgres, &filter, &many, after, 100);
-                    let (types, values) = types_and_values(&values);
-                    let mut plan = plan(connection, &text, &types, &values).await;
-                    // Without statistics an entry may be looked up in another index that tells as well, and the pages that a
-                    // label has in each state be put in order rather than merged.
-                    let index = if analyzed || filter.labels.is_empty() { index } else { "labels_once" };
-                    if filter.states.len() > 1 && !filter.labels.is_empty() {
-                        plan = plan.replace("Sort  (", "");
+                for (after, end) in [(None, None), (cursor(15), None), (cursor(15), cursor(12))] {
+                    let search = list::Search::new(Dialect::Postgres, &filter, after);
+                    let walks = search.walks();
+                    let mut statements = Vec::new();
+                    if walks.len() > 1 {
+                        let index = if walks.contains(&Walk::Rows) { index } else { "labels_once" };
+                        statements.push((search.reach(&walks), vec!["labels_once", index], false));
                     }
-                    assert!(
-                        plan.contains(index) && !reads_all(&plan),
-                        "analyzed: {analyzed}\n{filter:?}\n{text}\n{plan}"
-                    );
+                    for walk in walks {
+                        // Without statistics an entry may be looked up in another index that tells as well.
+                        let of_label = if analyzed { vec!["labels_once", index] } else { vec!["labels_once"] };
+                        let indexes = if walk == Walk::Rows { vec![index] } else { of_label };
+                        // The pages that a label has in each state may be put in order rather than merged.
+                        let is_sorted = walk != Walk::Rows && filter.states.len() > 1;
+                        statements.push((search.page(walk, end, 100), indexes, is_sorted));
+                    }
+                    for ((text, values), indexes, is_sorted) in statements {
+                        let (types, values) = types_and_values(&values);
+                        let mut plan = plan(connection, &text, &types, &values).await;
+                        if is_sorted {
+                            plan = plan.replace("Sort  (", "");
+                        }
+                        let are_walked = indexes.iter().all(|index| plan.contains(index));
+                        assert!(are_walked && !reads_all(&plan), "analyzed: {analyzed}\n{filter:?}\n{text}\n{plan}");
+                    }
                 }
             }
         });

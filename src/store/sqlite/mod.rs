@@ -18,8 +18,8 @@ mod tests;
 
 use super::{
     Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
-    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, Loaded, NodeRow,
-    Opened, Pool, Presence, ReadyRow, Schema, SessionRow, Size, Statistics, Store,
+    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded,
+    NodeRow, Opened, Pool, Presence, ReadyRow, Schema, SessionRow, Size, Statistics, Store,
     sql::{Transaction as _, definitions, executions, list, sessions},
 };
 use super::{statistics::Totals, unbroken::unbroken};
@@ -207,12 +207,7 @@ impl Store for SqliteStore {
         self.readers.read(async |reader| executions::payloads(reader, key, digests).await).await
     }
 
-    async fn list(
-        &self,
-        filter: &ListFilter,
-        after: Option<ListCursor>,
-        limit: usize,
-    ) -> Result<Vec<ExecutionRow>, Error> {
+    async fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> Result<ListPage, Error> {
         self.readers.read(async |reader| list::list(reader, filter, after, limit).await).await
     }
 

@@ -4,7 +4,7 @@ use super::{connection::Writer, open};
 use crate::domain::Timestamp;
 use crate::store::{
     Error, ExecutionKey, ExecutionState, ListCursor, ListFilter, Presence, SqliteStore, Store as _,
-    sql::{Connection as _, Dialect, Rows, Values, list, text as sql},
+    sql::{Connection as _, Dialect, Rows, Values, list, list::Walk, text as sql},
     sqlite::{Options, commit},
 };
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _, sqlite::SqliteConnectOptions};
@@ -59,40 +59,63 @@ async fn each_query_that_loops_uses_its_index() {
 #[tokio::test]
 async fn a_list_walks_the_index_of_its_filter() {
     let (store, _directory) = store().await;
-    let many = [(ExecutionState::Running, 500_000), (ExecutionState::Failed, 10)].into();
     let labels = vec![("tenant".to_owned(), "a".to_owned()), ("day".to_owned(), "1".to_owned())];
     let states = |states: &[ExecutionState]| ListFilter { states: states.to_vec(), ..ListFilter::default() };
     let workflow = Some("order".into());
     let open = [ExecutionState::Running, ExecutionState::WindingDown];
-    for (filter, index) in [
+    let filters = [
         (ListFilter::default(), "executions_start"),
         (states(&ExecutionState::ALL), "executions_start"),
         (states(&open), "executions_state"),
         (ListFilter { workflow: workflow.clone(), ..ListFilter::default() }, "executions_workflow"),
         (ListFilter { workflow: workflow.clone(), ..states(&open) }, "executions_workflow_state"),
-        (
-            ListFilter { workflow, labels: labels.clone(), ..states(&[ExecutionState::Failed]) },
-            "executions_workflow_state",
-        ),
-        (ListFilter { labels: labels.clone(), ..states(&open) }, "SEARCH s USING COVERING INDEX executions_state"),
-        (
-            ListFilter { labels: labels.clone(), ..states(&open) },
-            "SEARCH l USING PRIMARY KEY (namespace=? AND key=? AND value=?",
-        ),
-        (
-            ListFilter { labels, start_from: Some(Timestamp::default()), ..ListFilter::default() },
-            "SEARCH l USING PRIMARY KEY",
-        ),
-    ] {
-        for after in [None, Some(ListCursor { start_time: Timestamp::default(), key: ExecutionKey(1) })] {
-            let (text, _) = list::statement(Dialect::Sqlite, &filter, &many, after, 10);
-            let plan = plan(&store, &text).await;
-            assert!(plan.contains(index), "{filter:?}\n{text}\n{plan}");
+    ];
+    for (filter, index) in filters {
+        for labels in [&labels[..0], &labels[..1], &labels] {
+            let labels = labels.to_vec();
+            let filter = ListFilter { labels, start_from: Some(Timestamp::default()), ..filter.clone() };
+            check_plans(&store, &filter, index).await;
+        }
+    }
+}
+
+/// Looks at each way to a list whose conditions on rows have this index.
+async fn check_plans(store: &SqliteStore, filter: &ListFilter, index: &str) {
+    let cursor = |key| Some(ListCursor { start_time: Timestamp::default(), key: ExecutionKey(key) });
+    let of_rows = [format!("SEARCH e USING INDEX {index} ("), format!("SEARCH e USING COVERING INDEX {index} (")];
+    let of_label = "SEARCH l USING PRIMARY KEY (namespace=? AND key=? AND value=? AND start_time>";
+    for (after, end) in [(None, None), (cursor(9), None), (None, cursor(1)), (cursor(9), cursor(1))] {
+        let search = list::Search::new(Dialect::Sqlite, filter, after);
+        let walks = search.walks();
+        let mut texts = Vec::new();
+        if walks.len() > 1 {
+            let steps = if walks.contains(&Walk::Rows) { vec![of_label, &of_rows[1]] } else { vec![of_label] };
+            texts.push((search.reach(&walks).0, steps, false));
+        }
+        for walk in &walks {
+            let (text, _) = search.page(*walk, end, 10);
             // The pages that a label has in each state are put in order to be merged.
-            let of_label = plan.contains("SCAN found") && filter.states.len() > 1;
-            let plan = plan.replace("SCAN found", "");
-            let plan = if of_label { plan.replace("TEMP B-TREE FOR ORDER BY", "") } else { plan };
+            let is_sorted = *walk != Walk::Rows && filter.states.len() > 1;
+            texts.push((text, vec![if *walk == Walk::Rows { &of_rows[0] } else { of_label }], is_sorted));
+        }
+        for (text, steps, is_sorted) in texts {
+            let mut plan = plan(store, &text).await;
+            assert!(steps.iter().all(|step| plan.contains(step)), "{filter:?}\n{text}\n{plan}");
+            plan = plan.replace("SCAN found", "").replace("SCAN p", "");
+            if is_sorted {
+                plan = plan.replace("TEMP B-TREE FOR ORDER BY", "");
+            }
             assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{filter:?}\n{text}\n{plan}");
+            let lookups = plan.lines().filter(|step| step.contains("SEARCH o") || step.contains("SEARCH s"));
+            for lookup in lookups {
+                let is_of_labels = lookup.ends_with(
+                    "o USING PRIMARY KEY (namespace=? AND key=? AND value=? AND start_time=? AND execution_key=?)",
+                );
+                assert!(
+                    is_of_labels || lookup.contains(&format!("s USING COVERING INDEX {index} (")),
+                    "{text}\n{plan}"
+                );
+            }
         }
     }
 }

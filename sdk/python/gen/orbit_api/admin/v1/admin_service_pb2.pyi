@@ -508,10 +508,12 @@ class ListExecutionsResponse(google.protobuf.message.Message):
     EXECUTIONS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
-    """Token of the next page; empty at the end."""
+    """Token of the next page; empty at the end, and only there."""
     @property
     def executions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[orbit_api.workflow.v1.execution_pb2.Execution]:
-        """The entries, newest start first, without payloads and steps."""
+        """The entries, newest start first, without payloads and steps. A page may have fewer than asked for, even none, before the
+        end: where few of very many executions match, what was found in some 20 ms is answered, and `next_page_token` goes on.
+        """
 
     def __init__(
         self,
