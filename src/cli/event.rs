@@ -56,6 +56,7 @@ pub(super) fn describe(event: &Event) -> (&'static str, Tone, String) {
             let why = match it.reason() {
                 step_skipped::Reason::Unspecified => "for an unknown reason",
                 step_skipped::Reason::WhenFalse => "its `when` is false",
+                step_skipped::Reason::NothingUpstream => "its `for_each` gave null",
             };
             ("StepSkipped", Tone::Faint, format!("{}: {why}", it.unit))
         }
@@ -89,6 +90,8 @@ pub(super) fn describe(event: &Event) -> (&'static str, Tone, String) {
         Kind::ExecutionTerminated(it) => {
             ("ExecutionTerminated", Tone::Warning, because(&it.reason).trim_start_matches(": ").to_owned())
         }
+        Kind::FanOutStarted(it) => ("FanOutStarted", Tone::Plain, format!("{} {}", it.unit, short(it.items.as_ref()))),
+        Kind::FanOutEnded(it) => ("FanOutEnded", Tone::Good, it.unit.clone()),
         Kind::Woke(_) => ("Woke", Tone::Faint, String::new()),
         Kind::ChildRequested(it) => {
             let input = it.input.as_ref().map(|input| format!(" input {}", short(Some(input)))).unwrap_or_default();

@@ -34,6 +34,19 @@ pub enum Cause {
     Timeout,
 }
 
+impl Cause {
+    /// What handlers see of it.
+    #[must_use]
+    pub fn as_failure(&self) -> Failure {
+        let of_no_unit = Arc::from("");
+        match self {
+            Self::Failure(failure) => failure.clone(),
+            Self::Cancel(reason) => Failure::new("CANCELLED", reason.clone(), &of_no_unit),
+            Self::Timeout => Failure::new("TIMED_OUT", "the execution's timeout passed", &of_no_unit),
+        }
+    }
+}
+
 /// How a delivery ended without its worker's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
@@ -54,6 +67,8 @@ pub enum EndReason {
 pub enum SkipReason {
     /// Its own `when` was false.
     WhenFalse,
+    /// Its `for_each` gave null: there is nothing to go through.
+    NothingUpstream,
 }
 
 /// How an execution began.
@@ -140,6 +155,13 @@ pub enum EventKind {
         reason: SkipReason,
     },
     StepCancelled {
+        unit: Unit,
+    },
+    FanOutStarted {
+        unit: Unit,
+        items: Payload,
+    },
+    FanOutEnded {
         unit: Unit,
     },
     SleepStarted {
@@ -231,7 +253,6 @@ impl EventKind {
             | Self::AttemptFailed { .. }
             | Self::StepSucceeded { .. }
             | Self::StepFailed { .. }
-            | Self::StepSkipped { .. }
             | Self::StepCancelled { .. }
             | Self::SleepStarted { .. }
             | Self::AwaitStarted { .. }
@@ -245,6 +266,11 @@ impl EventKind {
             | Self::ExecutionTimedOut
             | Self::ExecutionTerminated { .. }
             | Self::Woke => 1,
+            Self::StepSkipped { reason, .. } => match reason {
+                SkipReason::WhenFalse => 1,
+                SkipReason::NothingUpstream => 2,
+            },
+            Self::FanOutStarted { .. } | Self::FanOutEnded { .. } => 2,
         }
     }
 }

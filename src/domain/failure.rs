@@ -46,6 +46,10 @@ pub mod code {
     pub const EXPRESSION_FAILED: &str = "EXPRESSION_FAILED";
     /// A task's input is larger than its worker's, or the server's, largest message; not retried.
     pub const INPUT_TOO_LARGE: &str = "INPUT_TOO_LARGE";
+    /// A `for_each` has more than 100,000 items; not retried.
+    pub const FAN_OUT_TOO_LARGE: &str = "FAN_OUT_TOO_LARGE";
+    /// Something that had been done could not be undone; ends an execution that was cancelled or timed out FAILED.
+    pub const COMPENSATION_FAILED: &str = "COMPENSATION_FAILED";
     /// A value is larger than a payload may be; not retried.
     pub const RESULT_TOO_LARGE: &str = "RESULT_TOO_LARGE";
     /// A child was cancelled by somebody else; not retried.

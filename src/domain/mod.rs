@@ -28,5 +28,5 @@ pub use ids::{
     digest16, idempotency_key, sender_key,
 };
 pub use payload::{PAYLOAD_BYTES_MAX, Payload};
-pub use state::{Phase, State, StepState, StepStatus, WaitingUnit};
+pub use state::{FanOutStatus, Phase, State, StepState, StepStatus, WaitingUnit};
 pub use time::{SPAN_MAX, Timestamp};

@@ -8,28 +8,31 @@
 //!   limit, or a server that died, loses none of it.
 
 mod evolve;
+mod fan_out;
+mod index;
 mod ready;
 mod requests;
 mod signals;
 mod snapshot;
 mod timer;
 mod unit;
+mod units;
 mod view;
+mod work;
 
+pub(in crate::domain) use fan_out::{Group, NotItems, places};
 pub use ready::WaitingUnit;
 pub(in crate::domain) use requests::Known;
 pub(in crate::domain) use signals::Signals;
 pub(in crate::domain) use timer::{Due, Timer};
 pub(in crate::domain) use unit::{RELEASE_HASH, Report, Status, UnitState, await_of, task_of};
-pub use view::{Phase, StepState, StepStatus};
+pub(in crate::domain) use units::UnitKey;
+pub use view::{FanOutStatus, Phase, StepState, StepStatus};
+pub(in crate::domain) use work::Work;
 
-use super::definition::{Definition, Step, StepIndex};
+use super::definition::{Definition, Step, StepIndex, Winding};
 use super::{Cause, Created, DeliveryRef, ExecutionId, Failure, Parent, Payload, RequestKey, Timestamp, Uid, Unit};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// An execution, folded from its events.
 #[derive(Clone, Debug)]
@@ -44,10 +47,12 @@ pub struct State {
     close_time: Option<Timestamp>,
     output: Option<Payload>,
     terminate_reason: Option<Arc<str>>,
-    units: Vec<UnitState>,
+    /// Why it ended FAILED, where that is not why it wound down.
+    end_failure: Option<Failure>,
+    units: units::Units,
     signals: Signals,
     requests: requests::Requests,
-    indexes: Indexes,
+    indexes: index::Indexes,
 }
 
 /// Why and since when an execution winds down, or wound down.
@@ -60,34 +65,6 @@ struct WindDown {
     give_up_time: Timestamp,
 }
 
-/// What is looked up often; all of it follows from the units, the phase and the times.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Indexes {
-    timers: timer::Timers,
-    ready: ready::Ready,
-    /// Steps that may begin.
-    runnable: BTreeSet<StepIndex>,
-    /// Units with a delivery out.
-    out: BTreeSet<StepIndex>,
-    /// Awaits by signal, the longest wait first.
-    signal_waits: BTreeMap<Arc<str>, BTreeSet<(u64, StepIndex)>>,
-    /// Units that have not ended.
-    unresolved: usize,
-    /// Bytes of the texts that units hold.
-    text_bytes: usize,
-}
-
-/// Something to do at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::domain) enum Work {
-    /// Close, because nothing is out any longer.
-    Close,
-    /// Begin this step.
-    Begin(StepIndex),
-    /// Make the output and end well.
-    Finish,
-}
-
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         self.definition.hash == other.definition.hash
@@ -97,7 +74,7 @@ impl PartialEq for State {
             && (self.phase, self.close_time) == (other.phase, other.close_time)
             && self.wind_down == other.wind_down
             && self.output == other.output
-            && self.terminate_reason == other.terminate_reason
+            && (&self.terminate_reason, &self.end_failure) == (&other.terminate_reason, &other.end_failure)
             && self.units == other.units
             && self.signals == other.signals
             && self.requests == other.requests
@@ -175,6 +152,9 @@ impl State {
     /// Why it failed, from when it winds down for a failure.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
+        if self.end_failure.is_some() {
+            return self.end_failure.as_ref();
+        }
         match self.cause()? {
             Cause::Failure(failure) => Some(failure),
             Cause::Cancel(_) | Cause::Timeout => None,
@@ -265,12 +245,12 @@ impl State {
     #[must_use]
     pub fn checks_due(&self, now: Timestamp) -> Vec<DeliveryRef> {
         let checks = self.indexes.timers.until(now).filter(|(_, timer, _)| *timer == Timer::Check);
-        checks.filter_map(|(_, _, index)| self.delivery_out(index?)).collect()
+        checks.filter_map(|(_, _, key)| self.delivery_out(key?)).collect()
     }
 
     /// The units that wait for a worker, in the definition's order; none while it winds down or is closed.
     pub fn waiting(&self) -> impl Iterator<Item = WaitingUnit> + '_ {
-        self.indexes.ready.waiting().map(|index| self.waiting_unit(index))
+        self.indexes.ready.waiting().map(|key| self.waiting_unit(key))
     }
 
     /// How the waiting units changed since this was last called: those that were added, those that were removed.
@@ -279,36 +259,35 @@ impl State {
     /// then added. Folding history counts as change too: whoever loads a state takes and drops the changes once.
     pub fn take_ready_changes(&mut self) -> (Vec<WaitingUnit>, Vec<Unit>) {
         let (added, removed) = self.indexes.ready.take_changes();
-        let added = added.into_iter().map(|index| self.waiting_unit(index)).collect();
-        let removed = removed.into_iter().map(|index| self.step(index).id.clone()).collect();
+        let added = added.into_iter().map(|key| self.waiting_unit(key)).collect();
+        let removed = removed.into_iter().map(|key| self.name(key)).collect();
         (added, removed)
     }
 
     /// Whether a delivery is the newest of its unit and still out; only such a one may fail, beat or be given back.
     #[must_use]
     pub fn is_current(&self, delivery: &DeliveryRef) -> bool {
-        self.find(&delivery.unit).is_some_and(|index| self.unit(index).is_current(delivery.delivery))
+        self.find(&delivery.unit).is_some_and(|key| self.unit(key).is_current(delivery.delivery))
     }
 
-    /// Whether a worker should go on with a delivery: it is current, and the execution does not wind down.
+    /// Whether a worker should go on with a delivery: it is current, and its unit is not to stop.
     #[must_use]
     pub fn delivery_wanted(&self, delivery: &DeliveryRef) -> bool {
-        self.phase == Phase::Running && self.is_current(delivery)
+        self.find(&delivery.unit).is_some_and(|key| self.is_live(key.step)) && self.is_current(delivery)
     }
 
     /// When a delivery that is out was handed out.
     #[must_use]
     pub fn dispatch_time(&self, delivery: &DeliveryRef) -> Option<Timestamp> {
-        let index = self.find(&delivery.unit)?;
-        let (out, number) = self.unit(index).out()?;
+        let (out, number) = self.unit(self.find(&delivery.unit)?).out()?;
         (number == delivery.delivery).then_some(out.dispatch_time)
     }
 
     /// Longest time between two beats of a delivery that is out; nothing if its step names none.
     #[must_use]
     pub fn heartbeat_timeout(&self, delivery: &DeliveryRef) -> Option<Duration> {
-        let index = self.find(&delivery.unit).filter(|_| self.is_current(delivery))?;
-        task_of(self.step(index))?.heartbeat_timeout
+        let key = self.find(&delivery.unit).filter(|_| self.is_current(delivery))?;
+        task_of(self.step(key.step))?.heartbeat_timeout
     }
 
     /// Estimate of the memory that it holds, without its definition, in bytes.
@@ -323,7 +302,8 @@ impl State {
             + labels
             + self.created.input.len()
             + self.output.as_ref().map_or(0, Payload::len)
-            + self.units.len() * size_of::<UnitState>()
+            + self.units.steps.len() * size_of::<UnitState>()
+            + self.units.items.len() * (size_of::<UnitState>() + ENTRY)
             + self.indexes.text_bytes
             + self.signals.payload_bytes()
             + entries * ENTRY
@@ -335,13 +315,42 @@ impl State {
         self.definition.step(index)
     }
 
-    pub(in crate::domain) fn unit(&self, index: StepIndex) -> &UnitState {
-        &self.units[index.position()]
+    /// A unit that has begun, or a step's own.
+    ///
+    /// # Panics
+    /// If it is an item that has not begun.
+    pub(in crate::domain) fn unit(&self, key: UnitKey) -> &UnitState {
+        self.units.get(key).expect("an item is asked for only once it has begun")
     }
 
-    /// The unit of this name.
-    pub(in crate::domain) fn find(&self, unit: &str) -> Option<StepIndex> {
-        self.definition.find(unit)
+    /// The unit of this name; nothing for an item that has not begun.
+    pub(in crate::domain) fn find(&self, unit: &str) -> Option<UnitKey> {
+        UnitKey::parse(&self.definition, unit).filter(|key| self.units.get(*key).is_some())
+    }
+
+    /// The name of a unit.
+    pub(in crate::domain) fn name(&self, key: UnitKey) -> Unit {
+        key.name(&self.definition)
+    }
+
+    /// What a fan-out that has begun goes through.
+    pub(in crate::domain) fn group(&self, step: StepIndex) -> Option<&Group> {
+        self.units.groups.get(&step)
+    }
+
+    /// Whether units of a step may go on: those that the execution runs, while it runs; undoing and handlers while it
+    /// winds down.
+    pub(in crate::domain) fn is_live(&self, step: StepIndex) -> bool {
+        self.phase.is_live(self.step(step).role.lifetime())
+    }
+
+    /// Why it winds down or wound down.
+    pub(in crate::domain) fn winding(&self) -> Option<Winding> {
+        self.wind_down.as_ref().map(|wind_down| match wind_down.cause {
+            Cause::Failure(_) => Winding::Failure,
+            Cause::Cancel(_) => Winding::Cancel,
+            Cause::Timeout => Winding::Timeout,
+        })
     }
 
     pub(in crate::domain) fn signals(&self) -> &Signals {
@@ -358,19 +367,14 @@ impl State {
     }
 
     /// Awaits for a signal of this name, the longest wait first.
-    pub(in crate::domain) fn waits_for(&self, signal: &str) -> impl Iterator<Item = StepIndex> + '_ {
-        self.indexes.signal_waits.get(signal).into_iter().flatten().map(|(_, index)| *index)
-    }
-
-    /// The first unit in the definition's order with a delivery out.
-    pub(in crate::domain) fn first_out(&self) -> Option<StepIndex> {
-        self.indexes.out.first().copied()
+    pub(in crate::domain) fn waits_for(&self, signal: &str) -> impl Iterator<Item = UnitKey> + '_ {
+        self.indexes.signal_waits.get(signal).into_iter().flatten().map(|(_, key)| *key)
     }
 
     /// The delivery of a unit that is out.
-    pub(in crate::domain) fn delivery_out(&self, index: StepIndex) -> Option<DeliveryRef> {
-        let (_, delivery) = self.unit(index).out()?;
-        Some(DeliveryRef { unit: self.step(index).id.clone(), delivery })
+    pub(in crate::domain) fn delivery_out(&self, key: UnitKey) -> Option<DeliveryRef> {
+        let (_, delivery) = self.units.get(key)?.out()?;
+        Some(DeliveryRef { unit: self.name(key), delivery })
     }
 
     /// The timers that are due, earliest first.
@@ -378,29 +382,11 @@ impl State {
         self.indexes.timers.until(now)
     }
 
-    /// What is to be done at once, in the order of its importance.
-    pub(in crate::domain) fn next_work(&self) -> Option<Work> {
-        match self.phase {
-            Phase::Running => match self.indexes.runnable.first() {
-                Some(index) => Some(Work::Begin(*index)),
-                None => (self.indexes.unresolved == 0).then_some(Work::Finish),
-            },
-            Phase::WindingDown => self.indexes.out.is_empty().then_some(Work::Close),
-            Phase::Succeeded | Phase::Failed | Phase::Cancelled | Phase::TimedOut | Phase::Terminated => None,
-        }
-    }
-
-    /// The indexes of all units, in order.
-    fn indexes_of_units(&self) -> impl Iterator<Item = StepIndex> + use<> {
-        (0..).take(self.units.len()).map(StepIndex)
-    }
-
-    fn waiting_unit(&self, index: StepIndex) -> WaitingUnit {
-        let step = self.step(index);
-        let task = task_of(step).expect("only tasks wait for a worker");
-        let since = self.unit(index).task.as_ref().expect("a task that waits has an attempt").attempt_time;
+    fn waiting_unit(&self, key: UnitKey) -> WaitingUnit {
+        let task = task_of(self.step(key.step)).expect("only tasks wait for a worker");
+        let since = self.unit(key).task.as_ref().expect("a task that waits has an attempt").attempt_time;
         WaitingUnit {
-            unit: step.id.clone(),
+            unit: self.name(key),
             queue: task.queue.clone(),
             contract: task.contract.clone(),
             language: task.language.clone(),
@@ -408,86 +394,4 @@ impl State {
             since,
         }
     }
-
-    // How the indexes follow the units.
-
-    /// Changes a unit and every index with it.
-    fn change(&mut self, index: StepIndex, change: impl FnOnce(&mut UnitState)) {
-        self.unindex(index);
-        change(&mut self.units[index.position()]);
-        self.index(index);
-    }
-
-    fn unindex(&mut self, index: StepIndex) {
-        let (step, unit) = (&self.definition.steps[index.position()], &self.units[index.position()]);
-        let indexes = &mut self.indexes;
-        for (time, timer) in unit.timers(step, self.phase != Phase::Running).into_iter().flatten() {
-            indexes.timers.remove(&(time, timer, Some(index)));
-        }
-        indexes.text_bytes -= unit.text_bytes();
-        if !unit.status.is_resolved() {
-            indexes.unresolved -= 1;
-        }
-        match unit.status {
-            Status::Pending => {
-                indexes.runnable.remove(&index);
-            }
-            Status::Waiting { .. } => indexes.ready.remove(index, unit.attempt_time()),
-            Status::Out(_) => {
-                indexes.out.remove(&index);
-            }
-            Status::Awaiting { number, .. } => {
-                let signal = awaited_signal(step);
-                if let Some(waits) = indexes.signal_waits.get_mut(signal) {
-                    waits.remove(&(number, index));
-                    if waits.is_empty() {
-                        indexes.signal_waits.remove(signal);
-                    }
-                }
-            }
-            Status::BackingOff { .. }
-            | Status::Spent
-            | Status::Sleeping { .. }
-            | Status::Succeeded
-            | Status::Failed
-            | Status::Skipped
-            | Status::Cancelled => {}
-        }
-    }
-
-    fn index(&mut self, index: StepIndex) {
-        let (step, unit) = (&self.definition.steps[index.position()], &self.units[index.position()]);
-        let indexes = &mut self.indexes;
-        for (time, timer) in unit.timers(step, self.phase != Phase::Running).into_iter().flatten() {
-            indexes.timers.insert((time, timer, Some(index)));
-        }
-        indexes.text_bytes += unit.text_bytes();
-        if !unit.status.is_resolved() {
-            indexes.unresolved += 1;
-        }
-        match unit.status {
-            Status::Pending if unit.is_unblocked() => {
-                indexes.runnable.insert(index);
-            }
-            Status::Waiting { .. } => indexes.ready.add(index, unit.attempt_time()),
-            Status::Out(_) => {
-                indexes.out.insert(index);
-            }
-            Status::Awaiting { number, .. } => {
-                indexes.signal_waits.entry(awaited_signal(step).clone()).or_default().insert((number, index));
-            }
-            Status::Pending
-            | Status::BackingOff { .. }
-            | Status::Spent
-            | Status::Sleeping { .. }
-            | Status::Succeeded
-            | Status::Failed
-            | Status::Skipped
-            | Status::Cancelled => {}
-        }
-    }
-}
-
-fn awaited_signal(step: &Step) -> &Arc<str> {
-    &await_of(step).expect("only awaits await").signal
 }

@@ -141,6 +141,8 @@ pub fn kind_name(kind: &EventKind) -> &'static str {
         EventKind::ChildCancelSent { .. } => "child_cancel_sent",
         EventKind::ParentTold => "parent_told",
         EventKind::SignalRequested { .. } => "signal_requested",
+        EventKind::FanOutStarted { .. } => "fan_out_started",
+        EventKind::FanOutEnded { .. } => "fan_out_ended",
     }
 }
 
@@ -227,6 +229,7 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
         EventKind::StepSkipped { unit, reason } => {
             let reason = match reason {
                 SkipReason::WhenFalse => step_skipped::Reason::WhenFalse,
+                SkipReason::NothingUpstream => step_skipped::Reason::NothingUpstream,
             };
             Kind::StepSkipped(proto::StepSkipped { unit: unit.to_string(), reason: reason.into() })
         }
@@ -282,6 +285,10 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
             Kind::ExecutionTerminated(proto::ExecutionTerminated { reason: reason.to_string() })
         }
         EventKind::Woke => Kind::Woke(proto::Woke {}),
+        EventKind::FanOutStarted { unit, items } => {
+            Kind::FanOutStarted(proto::FanOutStarted { unit: unit.to_string(), items: Some(write(items)) })
+        }
+        EventKind::FanOutEnded { unit } => Kind::FanOutEnded(proto::FanOutEnded { unit: unit.to_string() }),
         EventKind::ChildRequested { unit, attempt, input, child_id, expire_time } => {
             Kind::ChildRequested(proto::ChildRequested {
                 unit: unit.to_string(),
@@ -463,6 +470,7 @@ impl Decoder<'_> {
             Kind::StepSkipped(it) => EventKind::StepSkipped {
                 reason: match step_skipped::Reason::try_from(it.reason) {
                     Ok(step_skipped::Reason::WhenFalse) => SkipReason::WhenFalse,
+                    Ok(step_skipped::Reason::NothingUpstream) => SkipReason::NothingUpstream,
                     Ok(step_skipped::Reason::Unspecified) => return Err(self.damaged("reason")),
                     Err(_) => return Err(self.unknown("reason")),
                 },
@@ -537,6 +545,10 @@ impl Decoder<'_> {
                 name: it.name.into(),
                 payload: self.payload(it.payload, "payload")?,
             },
+            Kind::FanOutStarted(it) => {
+                EventKind::FanOutStarted { unit: it.unit.into(), items: self.payload(it.items, "items")? }
+            }
+            Kind::FanOutEnded(it) => EventKind::FanOutEnded { unit: it.unit.into() },
         })
     }
 

@@ -91,7 +91,10 @@ fn every_kind() -> Vec<EventKind> {
         },
         EventKind::StepFailed { unit: unit.clone(), failure: failure() },
         EventKind::StepSkipped { unit: unit.clone(), reason: SkipReason::WhenFalse },
+        EventKind::StepSkipped { unit: unit.clone(), reason: SkipReason::NothingUpstream },
         EventKind::StepCancelled { unit: unit.clone() },
+        EventKind::FanOutStarted { unit: unit.clone(), items: payload() },
+        EventKind::FanOutEnded { unit: unit.clone() },
         EventKind::SleepStarted { unit: unit.clone(), wake_time: NOW },
         EventKind::AwaitStarted { unit: unit.clone(), expire_time: None },
         EventKind::SignalReceived { name: Arc::from("approved"), payload: payload(), expire_time: None, sender: None },
@@ -212,6 +215,7 @@ fn what_contradicts_itself_is_damaged() {
 
 #[test]
 fn names_are_those_of_the_message() {
-    let names: std::collections::BTreeSet<_> = every_kind().iter().map(kind_name).collect();
-    assert_eq!(names.len(), 27);
+    let names: std::collections::HashSet<_> = every_kind().iter().map(kind_name).collect();
+    let kinds: std::collections::HashSet<_> = every_kind().iter().map(std::mem::discriminant).collect();
+    assert_eq!(names.len(), kinds.len(), "each kind has a name of its own");
 }

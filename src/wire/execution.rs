@@ -108,6 +108,10 @@ fn cause(cause: &Cause) -> proto::Cause {
     }
 }
 
+fn count(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
 fn step(status: &StepStatus<'_>, room: &mut Room) -> proto::StepStatus {
     let state = match status.state {
         StepState::Pending => step_status::State::Pending,
@@ -124,8 +128,8 @@ fn step(status: &StepStatus<'_>, room: &mut Room) -> proto::StepStatus {
     proto::StepStatus {
         step: status.step.to_string(),
         state: state.into(),
-        attempt: i32::try_from(status.attempt).unwrap_or(i32::MAX),
-        delivery: i32::try_from(status.delivery).unwrap_or(i32::MAX),
+        attempt: count(status.attempt),
+        delivery: count(status.delivery),
         worker_id: status.worker_id.map(ToString::to_string).unwrap_or_default(),
         output: status.output.and_then(|output| room.payload(output)),
         failure: status.failure.map(|failure| room.failure(failure)),
@@ -135,6 +139,12 @@ fn step(status: &StepStatus<'_>, room: &mut Room) -> proto::StepStatus {
         progress: status.progress.and_then(|progress| room.payload(progress)),
         schedule_time: status.schedule_time.map(time::render),
         child: None,
+        fan_out: status.fan_out.map(|fan_out| proto::FanOutStatus {
+            items: count(fan_out.items),
+            begun: count(fan_out.begun),
+            open: count(fan_out.open),
+            failed: count(fan_out.failed),
+        }),
     }
 }
 

@@ -192,6 +192,8 @@ fn check_history(history: &History) {
             | EventKind::ChildCancelSent { .. }
             | EventKind::SignalRequested { .. }
             | EventKind::ParentTold
+            | EventKind::FanOutStarted { .. }
+            | EventKind::FanOutEnded { .. }
             | EventKind::Woke => {}
         }
     }

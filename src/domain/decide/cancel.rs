@@ -2,7 +2,8 @@
 //!
 //! - The first cause wins: a failure, a cancel or the execution's timeout starts the wind-down, later ones do not count.
 //! - Winding down drops all that waits. Deliveries that are out may report until `give_up_time`; when none is out any
-//!   more the execution closes by its cause.
+//!   more what succeeded is undone (`compensation`), the handlers of the cause run, and the execution closes by its cause;
+//!   FAILED, if something could not be undone.
 //! - A terminate closes at once, also while it winds down.
 
 use super::Decision;
@@ -43,11 +44,12 @@ impl Decision<'_> {
 
     /// Closes an execution that has wound down.
     pub(super) fn close(&mut self) {
-        let kind = match self.state.cause() {
-            Some(Cause::Failure(failure)) => EventKind::ExecutionFailed { failure: failure.clone() },
-            Some(Cause::Cancel(_)) => EventKind::ExecutionCancelled,
-            Some(Cause::Timeout) => EventKind::ExecutionTimedOut,
-            None => return,
+        let kind = match (self.state.cause(), self.compensation_failure()) {
+            (Some(Cause::Failure(failure)), _) => EventKind::ExecutionFailed { failure: failure.clone() },
+            (Some(Cause::Cancel(_) | Cause::Timeout), Some(failure)) => EventKind::ExecutionFailed { failure },
+            (Some(Cause::Cancel(_)), None) => EventKind::ExecutionCancelled,
+            (Some(Cause::Timeout), None) => EventKind::ExecutionTimedOut,
+            (None, _) => return,
         };
         self.emit(kind);
     }

@@ -7,10 +7,13 @@
 //!   the state as work that is due at once ([`State::work_due_now`]) and is done by the next [`Command::Wake`].
 //! - A call whose `request_id` is remembered is answered from its event before any other rule is asked.
 //!
-//! Where to look: [`mod@start`] begins an execution, `flow` lets steps begin, `task` judges workers' reports, `timer` does
-//! what time makes due, `signal` and `cancel` take callers' calls; `cancel` also winds down and closes.
+//! Where to look: [`mod@start`] begins an execution, `flow` lets steps begin, `fan_out` runs them for each item, `task`
+//! judges workers' reports, `timer` does what time makes due, `signal` and `cancel` take callers' calls; `cancel` also
+//! winds down and closes, `compensation` undoes in between.
 
 mod cancel;
+mod compensation;
+mod fan_out;
 mod flow;
 mod signal;
 mod start;
@@ -180,7 +183,9 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
                 super::Cause::Timeout => 0,
             },
             EventKind::ExecutionTerminated { reason } => reason.len(),
+            EventKind::FanOutStarted { items, .. } => payload(items),
             EventKind::StepDispatched { .. }
+            | EventKind::FanOutEnded { .. }
             | EventKind::TaskHeld { .. }
             | EventKind::StepSkipped { .. }
             | EventKind::StepCancelled { .. }

@@ -4,11 +4,11 @@
 //! - Whether one has expired is judged when it would be taken, not when somebody sweeps.
 //! - A wait looks at the signals that are there when it begins; after that every signal looks at the waits. So each pair
 //!   is looked at once.
-//! - While the execution winds down signals are still kept, so that a caller need not know; nothing takes them.
+//! - While the execution winds down signals are still kept, so that a caller need not know; only handlers take them.
 
 use super::Decision;
-use crate::domain::definition::{Await, StepIndex};
-use crate::domain::state::{Phase, await_of};
+use crate::domain::definition::Await;
+use crate::domain::state::{UnitKey, await_of};
 use crate::domain::{EventKind, Payload, Rejection, RequestKey, Timestamp, code};
 use std::sync::Arc;
 
@@ -39,14 +39,15 @@ impl Decision<'_> {
             self.emit(EventKind::SignalExpired { signal_number: number });
             return Ok(number);
         }
-        for (index, message) in offer.failing {
-            self.fail_step_with(index, code::EXPRESSION_FAILED, message);
-            if self.state.phase() != Phase::Running {
+        let phase = self.state.phase();
+        for (key, message) in offer.failing {
+            self.fail_unit_with(key, code::EXPRESSION_FAILED, message);
+            if self.state.phase() != phase {
                 return Ok(number);
             }
         }
-        if let Some(index) = offer.taker {
-            self.succeed(index, payload, Some(number));
+        if let Some(key) = offer.taker {
+            self.succeed(key, payload, Some(number));
         }
         Ok(number)
     }
@@ -54,18 +55,15 @@ impl Decision<'_> {
     /// Finds who takes a signal that comes now.
     fn offer(&self, name: &str, payload: &Payload) -> Offer {
         let mut offer = Offer::default();
-        if self.state.phase() != Phase::Running {
-            return offer;
-        }
-        for index in self.state.waits_for(name) {
-            let wait = await_of(self.state.step(index)).expect("only awaits await");
-            match self.matches(wait, payload) {
+        for key in self.state.waits_for(name) {
+            let wait = await_of(self.state.step(key.step)).expect("only awaits await");
+            match self.matches(key, wait, payload) {
                 Ok(true) => {
-                    offer.taker = Some(index);
+                    offer.taker = Some(key);
                     break;
                 }
                 Ok(false) => {}
-                Err(message) => offer.failing.push((index, message)),
+                Err(message) => offer.failing.push((key, message)),
             }
         }
         offer
@@ -104,26 +102,27 @@ impl Decision<'_> {
     }
 
     /// Gives a wait that has just begun the oldest signal that it matches.
-    pub(super) fn take_buffered_signal(&mut self, index: StepIndex, wait: &Await) {
+    pub(super) fn take_buffered_signal(&mut self, key: UnitKey, wait: &Await) {
         let found = self.state.signals().of(&wait.signal).find_map(|(number, signal)| {
-            match self.matches(wait, &signal.payload) {
+            match self.matches(key, wait, &signal.payload) {
                 Ok(true) => Some(Ok((number, signal.payload.clone()))),
                 Ok(false) => None,
                 Err(message) => Some(Err(message)),
             }
         });
         match found {
-            Some(Ok((number, payload))) => self.succeed(index, payload, Some(number)),
-            Some(Err(message)) => self.fail_step_with(index, code::EXPRESSION_FAILED, message),
+            Some(Ok((number, payload))) => self.succeed(key, payload, Some(number)),
+            Some(Err(message)) => self.fail_unit_with(key, code::EXPRESSION_FAILED, message),
             None => {}
         }
     }
 
-    fn matches(&self, wait: &Await, payload: &Payload) -> Result<bool, String> {
+    fn matches(&self, key: UnitKey, wait: &Await, payload: &Payload) -> Result<bool, String> {
         match &wait.predicate {
-            Some(predicate) => {
-                predicate.evaluate_bool(&self.state.scope(Some(payload))).map_err(|error| error.to_string())
-            }
+            Some(predicate) => self
+                .state
+                .with_scope(key, Some(payload), |scope| predicate.evaluate_bool(scope))
+                .map_err(|error| error.to_string()),
             None => Ok(true),
         }
     }
@@ -133,7 +132,7 @@ impl Decision<'_> {
 #[derive(Default)]
 struct Offer {
     /// Longer waits whose `match` cannot be evaluated on it; they fail.
-    failing: Vec<(StepIndex, String)>,
+    failing: Vec<(UnitKey, String)>,
     /// The wait that takes it.
-    taker: Option<StepIndex>,
+    taker: Option<UnitKey>,
 }

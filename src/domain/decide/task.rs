@@ -6,11 +6,12 @@
 //!   told changes nothing, but a late success is recorded once a delivery while the execution is open.
 //! - A delivery that ends without a report has an unknown outcome: the same attempt waits again at its old place. Only a
 //!   task that never left the server is not counted.
-//! - While the execution winds down, whatever ends a delivery without success cancels its unit.
+//! - A success that comes after its unit was given up, but before its undo began, counts too: then there is an output to
+//!   undo by.
+//! - While the execution winds down, whatever ends a delivery of its run without success cancels its unit.
 
 use super::Decision;
-use crate::domain::definition::StepIndex;
-use crate::domain::state::{Phase, RELEASE_HASH, Report, Status, task_of};
+use crate::domain::state::{RELEASE_HASH, Report, Status, UnitKey, task_of};
 use crate::domain::{
     Claimant, Delivery, DeliveryRef, EndReason, EventKind, Failure, Outcome, Payload, RefusalReason, Rejection,
     ReportOutcome, Timestamp, Unit, code, digest16, idempotency_key,
@@ -51,13 +52,11 @@ impl FailureReport {
 impl Decision<'_> {
     /// Hands a waiting unit to a worker. An input that its message cannot carry fails the step.
     pub(super) fn dispatch(&mut self, unit: Unit, claimant: Claimant) -> Result<Outcome, Rejection> {
-        let open = self.state.phase() == Phase::Running;
-        let is_waiting = |index: &StepIndex| matches!(self.state.unit(*index).status, Status::Waiting { .. });
-        let waiting = self.state.find(&unit).filter(|index| open && is_waiting(index));
-        let Some(index) = waiting else { return Err(Rejection::NotWaiting { unit }) };
+        let is_waiting = |key: &UnitKey| matches!(self.state.unit(*key).status, Status::Waiting { .. });
+        let Some(key) = self.state.find(&unit).filter(is_waiting) else { return Err(Rejection::NotWaiting { unit }) };
         let definition = self.state.definition().clone();
-        let step = task_of(definition.step(index)).expect("only tasks wait for a worker");
-        let task = self.state.unit(index).task.as_deref().expect("a task that waits has an attempt");
+        let step = task_of(definition.step(key.step)).expect("only tasks wait for a worker");
+        let task = self.state.unit(key).task.as_deref().expect("a task that waits has an attempt");
         let (input, attempt, redelivery) = (task.input.clone(), task.attempt, task.redelivery);
         let (schedule_time, delivery, progress) = (task.attempt_time, task.delivery + 1, task.progress.clone());
 
@@ -69,7 +68,7 @@ impl Decision<'_> {
                 claimant.message_bytes_max,
                 claimant.worker_id
             );
-            self.fail_step_with(index, code::INPUT_TOO_LARGE, message);
+            self.fail_unit_with(key, code::INPUT_TOO_LARGE, message);
             return Ok(Outcome::Done);
         }
         // Progress is a help, not a part of the task: where both do not fit, the task begins without it.
@@ -78,7 +77,7 @@ impl Decision<'_> {
         let timeout = self.settings.session_timeout;
         let check_time = self.now + step.heartbeat_timeout.map_or(timeout, |heartbeat| heartbeat.min(timeout));
         let expire_time = step.timeout.map(|timeout| self.now + timeout);
-        let total_deadline = self.state.unit(index).total_deadline(self.state.step(index));
+        let total_deadline = self.state.unit(key).total_deadline(self.state.step(key.step));
         let work_expires = [expire_time, total_deadline, self.state.expire_time()].into_iter().flatten().min();
         self.emit(EventKind::StepDispatched {
             unit: unit.clone(),
@@ -108,26 +107,27 @@ impl Decision<'_> {
     /// Judges a worker's success.
     pub(super) fn complete(&mut self, delivery: &DeliveryRef, output: Payload) -> ReportOutcome {
         let hash = digest16(&[b"complete", output.as_str().as_bytes()]);
-        let index = match self.judge(delivery, hash) {
-            Ok(index) => index,
+        let key = match self.judge(delivery, hash) {
+            Ok(key) => key,
             Err(outcome) => return outcome,
         };
-        let unit = self.state.unit(index);
+        let unit = self.state.unit(key);
         let (resolved, current) = (unit.status.is_resolved(), unit.is_current(delivery.delivery));
-        let (unit, number) = (self.name(index), delivery.delivery);
+        let resolved = resolved && !self.state.takes_late_success(key);
+        let (unit, number) = (self.name(key), delivery.delivery);
         if resolved {
-            let recorded = self.state.unit(index).task.as_ref().is_some_and(|task| task.late.contains(&number));
+            let recorded = self.state.unit(key).task.as_ref().is_some_and(|task| task.late.contains(&number));
             if !recorded {
                 self.emit(EventKind::LateSuccess { unit, delivery: number, output });
             }
             return ReportOutcome::Refused(RefusalReason::UnitResolved);
         }
-        if let Err(message) = self.check_output(index, &output) {
+        if let Err(message) = self.check_output(key, &output) {
             if !current {
                 return ReportOutcome::Refused(RefusalReason::StaleToken);
             }
             let failure = Failure::new(code::OUTPUT_INVALID, message, &unit);
-            self.attempt_failed(index, AttemptEnd::of_report(failure, hash));
+            self.attempt_failed(key, AttemptEnd::of_report(failure, hash));
             return ReportOutcome::Accepted;
         }
         self.emit(EventKind::StepSucceeded { unit, output, delivery: number, signal_number: None, report: Some(hash) });
@@ -137,18 +137,18 @@ impl Decision<'_> {
     /// Judges a worker's failure.
     pub(super) fn fail_attempt(&mut self, delivery: &DeliveryRef, mut report: FailureReport) -> ReportOutcome {
         let hash = report.hash();
-        let index = match self.judge(delivery, hash) {
-            Ok(index) => index,
+        let key = match self.judge(delivery, hash) {
+            Ok(key) => key,
             Err(outcome) => return outcome,
         };
-        let unit = self.state.unit(index);
+        let unit = self.state.unit(key);
         if unit.status.is_resolved() {
             return ReportOutcome::Refused(RefusalReason::UnitResolved);
         }
         if !unit.is_current(delivery.delivery) {
             return ReportOutcome::Refused(RefusalReason::StaleToken);
         }
-        report.failure.unit = self.name(index);
+        report.failure.unit = self.name(key);
         let end = AttemptEnd {
             failure: report.failure,
             retryable: report.retryable,
@@ -156,31 +156,30 @@ impl Decision<'_> {
             progress: report.progress,
             report: Some(hash),
         };
-        self.attempt_failed(index, end);
+        self.attempt_failed(key, end);
         ReportOutcome::Accepted
     }
 
     /// Judges a worker's release: it gives its task back, and the same attempt waits again.
     pub(super) fn release(&mut self, delivery: &DeliveryRef, progress: Option<Payload>) -> ReportOutcome {
-        let index = match self.judge(delivery, RELEASE_HASH) {
-            Ok(index) => index,
+        let key = match self.judge(delivery, RELEASE_HASH) {
+            Ok(key) => key,
             Err(outcome) => return outcome,
         };
-        let unit = self.state.unit(index);
+        let unit = self.state.unit(key);
         if unit.status.is_resolved() {
             return ReportOutcome::Refused(RefusalReason::UnitResolved);
         }
         if !unit.is_current(delivery.delivery) {
             return ReportOutcome::Refused(RefusalReason::StaleToken);
         }
-        self.delivery_lost(index, EndReason::Released, progress);
+        self.delivery_lost(key, EndReason::Released, progress);
         ReportOutcome::Accepted
     }
 
     /// Notes that a delivery's session watches it from now on.
     pub(super) fn hold(&mut self, delivery: &DeliveryRef) -> Outcome {
-        let unheld =
-            self.current(delivery).filter(|index| self.state.unit(*index).out().is_some_and(|(out, _)| !out.held));
+        let unheld = self.current(delivery).filter(|key| self.state.unit(*key).out().is_some_and(|(out, _)| !out.held));
         if unheld.is_some() {
             self.emit(EventKind::TaskHeld { unit: delivery.unit.clone(), delivery: delivery.delivery });
         }
@@ -194,67 +193,61 @@ impl Decision<'_> {
         reason: EndReason,
         progress: Option<Payload>,
     ) -> Outcome {
-        if let Some(index) = self.current(delivery) {
-            self.delivery_lost(index, reason, progress);
+        if let Some(key) = self.current(delivery) {
+            self.delivery_lost(key, reason, progress);
         }
         Outcome::Done
     }
 
     /// Fails the attempt of a held delivery that sent no beat in time.
     pub(super) fn miss_beat(&mut self, delivery: &DeliveryRef, progress: Option<Payload>) -> Outcome {
-        if let Some(index) = self.current(delivery) {
-            self.beat_missed(index, progress);
+        if let Some(key) = self.current(delivery) {
+            self.beat_missed(key, progress);
         }
         Outcome::Done
     }
 
     /// The attempt of a unit whose delivery is out ended for want of a beat.
-    pub(super) fn beat_missed(&mut self, index: StepIndex, progress: Option<Payload>) {
-        let timeout = task_of(self.state.step(index)).and_then(|task| task.heartbeat_timeout).unwrap_or_default();
-        self.attempt_timed_out(index, code::HEARTBEAT_TIMEOUT, format!("no beat within {timeout:?}"), progress);
+    pub(super) fn beat_missed(&mut self, key: UnitKey, progress: Option<Payload>) {
+        let timeout = task_of(self.state.step(key.step)).and_then(|task| task.heartbeat_timeout).unwrap_or_default();
+        self.attempt_timed_out(key, code::HEARTBEAT_TIMEOUT, format!("no beat within {timeout:?}"), progress);
     }
 
     /// The attempt of a unit whose delivery is out ended by a timeout.
-    pub(super) fn attempt_timed_out(
-        &mut self,
-        index: StepIndex,
-        code: &str,
-        message: String,
-        progress: Option<Payload>,
-    ) {
-        let failure = Failure::new(code, message, &self.name(index));
-        self.attempt_failed(index, AttemptEnd { progress, ..AttemptEnd::of_timeout(failure) });
+    pub(super) fn attempt_timed_out(&mut self, key: UnitKey, code: &str, message: String, progress: Option<Payload>) {
+        let failure = Failure::new(code, message, &self.name(key));
+        self.attempt_failed(key, AttemptEnd { progress, ..AttemptEnd::of_timeout(failure) });
     }
 
     /// The delivery of a unit that is out ended with unknown outcome, or never left.
-    pub(super) fn delivery_lost(&mut self, index: StepIndex, reason: EndReason, progress: Option<Payload>) {
-        let Some(reference) = self.state.delivery_out(index) else { return };
+    pub(super) fn delivery_lost(&mut self, key: UnitKey, reason: EndReason, progress: Option<Payload>) {
+        let Some(reference) = self.state.delivery_out(key) else { return };
         let DeliveryRef { unit, delivery } = reference;
         self.emit(EventKind::DeliveryEnded { unit: unit.clone(), delivery, reason, progress });
-        if self.state.phase() == Phase::WindingDown {
+        if !self.state.is_live(key.step) {
             self.emit(EventKind::StepCancelled { unit });
             return;
         }
-        let lost = self.state.unit(index).task.as_ref().map_or(0, |task| task.lost);
+        let lost = self.state.unit(key).task.as_ref().map_or(0, |task| task.lost);
         if reason != EndReason::NotSent && lost >= self.settings.deliveries_max {
             let message = format!("{lost} deliveries ended without their worker's report");
-            self.fail_step_with(index, code::DELIVERIES_EXHAUSTED, message);
+            self.fail_unit_with(key, code::DELIVERIES_EXHAUSTED, message);
         }
     }
 
     /// Begins the next attempt of a unit whose pause is over.
-    pub(super) fn schedule_next_attempt(&mut self, index: StepIndex) {
-        let attempt = self.state.unit(index).task.as_ref().map_or(0, |task| task.attempt) + 1;
-        let unit = self.name(index);
+    pub(super) fn schedule_next_attempt(&mut self, key: UnitKey) {
+        let attempt = self.state.unit(key).task.as_ref().map_or(0, |task| task.attempt) + 1;
+        let unit = self.name(key);
         self.emit(EventKind::StepScheduled { unit, attempt, input: None });
     }
 
     /// What every report is asked first: does its token exist, is it a repeat, is anybody still interested?
-    fn judge(&self, delivery: &DeliveryRef, hash: [u8; 16]) -> Result<StepIndex, ReportOutcome> {
+    fn judge(&self, delivery: &DeliveryRef, hash: [u8; 16]) -> Result<UnitKey, ReportOutcome> {
         let number = delivery.delivery;
-        let known = self.state.find(&delivery.unit).and_then(|index| {
-            let task = self.state.unit(index).task.as_deref()?;
-            (1..=task.delivery).contains(&number).then_some((index, task))
+        let known = self.state.find(&delivery.unit).and_then(|key| {
+            let task = self.state.unit(key).task.as_deref()?;
+            (1..=task.delivery).contains(&number).then_some((key, task))
         });
         if known.is_some_and(|(_, task)| task.reports.contains(&Report { delivery: number, hash })) {
             return Err(ReportOutcome::Duplicate);
@@ -262,16 +255,16 @@ impl Decision<'_> {
         if self.state.is_closed() {
             return Err(ReportOutcome::Refused(RefusalReason::ExecutionClosed));
         }
-        known.map(|(index, _)| index).ok_or(ReportOutcome::Refused(RefusalReason::StaleToken))
+        known.map(|(key, _)| key).ok_or(ReportOutcome::Refused(RefusalReason::StaleToken))
     }
 
     /// The unit whose delivery this is, if it is out.
-    fn current(&self, delivery: &DeliveryRef) -> Option<StepIndex> {
+    fn current(&self, delivery: &DeliveryRef) -> Option<UnitKey> {
         self.state.find(&delivery.unit).filter(|_| self.state.is_current(delivery))
     }
 
-    fn check_output(&self, index: StepIndex, output: &Payload) -> Result<(), String> {
-        let Some(task) = task_of(self.state.step(index)) else { return Ok(()) };
+    fn check_output(&self, key: UnitKey, output: &Payload) -> Result<(), String> {
+        let Some(task) = task_of(self.state.step(key.step)) else { return Ok(()) };
         let Some(schema) = &task.output_schema else { return Ok(()) };
         schema
             .validate(output)
@@ -279,13 +272,13 @@ impl Decision<'_> {
     }
 
     /// Ends the attempt of a unit whose delivery is out: the next one follows after its pause, or the step's end.
-    fn attempt_failed(&mut self, index: StepIndex, end: AttemptEnd) {
-        let unit = self.state.unit(index);
+    fn attempt_failed(&mut self, key: UnitKey, end: AttemptEnd) {
+        let unit = self.state.unit(key);
         let Some((_, delivery)) = unit.out() else { return };
         let attempt = unit.task.as_ref().map_or(0, |task| task.attempt);
-        let unit = self.name(index);
-        let winding_down = self.state.phase() != Phase::Running;
-        let retry_time = if winding_down { None } else { self.retry_time(index, attempt, &end) };
+        let unit = self.name(key);
+        let stops = !self.state.is_live(key.step);
+        let retry_time = if stops { None } else { self.retry_time(key, attempt, &end) };
         let failure = end.failure.clone();
         self.emit(EventKind::AttemptFailed {
             unit: unit.clone(),
@@ -296,13 +289,13 @@ impl Decision<'_> {
             progress: end.progress,
             report: end.report,
         });
-        if winding_down {
+        if stops {
             self.emit(EventKind::StepCancelled { unit });
             return;
         }
         match retry_time {
-            None => self.fail_step(index, failure),
-            Some(time) if time <= self.now => self.schedule_next_attempt(index),
+            None => self.fail_unit(key, failure),
+            Some(time) if time <= self.now => self.schedule_next_attempt(key),
             Some(_) => {}
         }
     }
@@ -311,16 +304,16 @@ impl Decision<'_> {
     ///
     /// There is none either if it could only begin once `total_timeout` has passed: then the failure at hand says more
     /// than the timeout would, and says it now.
-    fn retry_time(&self, index: StepIndex, attempt: u32, end: &AttemptEnd) -> Option<Timestamp> {
-        let step = self.state.step(index);
+    fn retry_time(&self, key: UnitKey, attempt: u32, end: &AttemptEnd) -> Option<Timestamp> {
+        let step = self.state.step(key.step);
         let policy = &task_of(step)?.retry;
         if !end.retryable || attempt >= policy.max_attempts || !policy.retries(&end.failure.code) {
             return None;
         }
-        let seed = [self.state.uid().0.as_bytes(), step.id.as_bytes()].concat();
+        let seed = [self.state.uid().0.as_bytes(), self.name(key).as_bytes()].concat();
         let pause = policy.pause(attempt, &seed).max(end.retry_after.unwrap_or_default());
         let retry_time = self.now + pause;
-        let total_deadline = self.state.unit(index).total_deadline(step);
+        let total_deadline = self.state.unit(key).total_deadline(step);
         if total_deadline.is_some_and(|deadline| retry_time >= deadline) { None } else { Some(retry_time) }
     }
 }

@@ -5,8 +5,7 @@
 //!   the wake-up, however late it is.
 
 use super::Decision;
-use crate::domain::definition::StepIndex;
-use crate::domain::state::{Due, Timer, task_of};
+use crate::domain::state::{Due, Timer, UnitKey, task_of};
 use crate::domain::{Cause, DeliveryRef, EndReason, EventKind, Outcome, Payload, code};
 use std::collections::HashSet;
 
@@ -21,10 +20,10 @@ impl Decision<'_> {
         let early: HashSet<DeliveryRef> = early.into_iter().collect();
         self.settle();
         while self.has_room() {
-            let Some((_, timer, index)) = self.state.due(self.now).find(|due| !self.is_early(due, &early)) else {
+            let Some((_, timer, key)) = self.state.due(self.now).find(|due| !self.is_early(due, &early)) else {
                 break;
             };
-            self.fire(timer, index, &held);
+            self.fire(timer, key, &held);
             self.settle();
         }
         if self.events.is_empty() && early.is_empty() {
@@ -34,44 +33,44 @@ impl Decision<'_> {
     }
 
     fn is_early(&self, due: &Due, early: &HashSet<DeliveryRef>) -> bool {
-        let (_, timer, index) = *due;
+        let (_, timer, key) = *due;
         timer == Timer::Check
-            && index.and_then(|index| self.state.delivery_out(index)).is_some_and(|delivery| early.contains(&delivery))
+            && key.and_then(|key| self.state.delivery_out(key)).is_some_and(|delivery| early.contains(&delivery))
     }
 
-    fn fire(&mut self, timer: Timer, index: Option<StepIndex>, held: &HashSet<DeliveryRef>) {
-        match (timer, index) {
-            (Timer::GiveUp, _) => self.give_up(),
+    fn fire(&mut self, timer: Timer, key: Option<UnitKey>, held: &HashSet<DeliveryRef>) {
+        match (timer, key) {
             (Timer::Execution, _) => {
                 self.start_wind_down(Cause::Timeout, None);
             }
-            (timer, Some(index)) => self.fire_of_unit(timer, index, held),
+            (timer, Some(key)) => self.fire_of_unit(timer, key, held),
             (timer, None) => unreachable!("{timer:?} is a timer of a unit"),
         }
     }
 
-    fn fire_of_unit(&mut self, timer: Timer, index: StepIndex, held: &HashSet<DeliveryRef>) {
+    fn fire_of_unit(&mut self, timer: Timer, key: UnitKey, held: &HashSet<DeliveryRef>) {
         let definition = self.state.definition().clone();
-        let task = task_of(definition.step(index));
+        let task = task_of(definition.step(key.step));
         let span = |span: Option<std::time::Duration>| span.unwrap_or_default();
         match timer {
             Timer::Total => {
                 let message = format!("not done within {:?}", span(task.and_then(|task| task.total_timeout)));
-                self.fail_step_with(index, code::TOTAL_TIMEOUT, message);
+                self.fail_unit_with(key, code::TOTAL_TIMEOUT, message);
             }
             Timer::Delivery => {
                 let message = format!("no result within {:?}", span(task.and_then(|task| task.timeout)));
-                self.attempt_timed_out(index, code::TIMEOUT, message, None);
+                self.attempt_timed_out(key, code::TIMEOUT, message, None);
             }
-            Timer::Check => self.first_check(index, held),
+            Timer::Check => self.first_check(key, held),
             Timer::Queue => {
                 let message = format!("no worker within {:?}", span(task.and_then(|task| task.queue_timeout)));
-                self.fail_step_with(index, code::QUEUE_TIMEOUT, message);
+                self.fail_unit_with(key, code::QUEUE_TIMEOUT, message);
             }
-            Timer::Retry => self.schedule_next_attempt(index),
-            Timer::Sleep => self.succeed(index, Payload::null(), None),
-            Timer::Await => self.fail_step_with(index, code::AWAIT_TIMEOUT, "no signal came in time"),
-            Timer::GiveUp | Timer::Execution => unreachable!("{timer:?} is no timer of a unit"),
+            Timer::Retry => self.schedule_next_attempt(key),
+            Timer::Sleep => self.succeed(key, Payload::null(), None),
+            Timer::Await => self.fail_unit_with(key, code::AWAIT_TIMEOUT, "no signal came in time"),
+            Timer::GiveUp => self.give_up(key),
+            Timer::Execution => unreachable!("{timer:?} is no timer of a unit"),
         }
     }
 
@@ -79,27 +78,25 @@ impl Decision<'_> {
     ///
     /// With a `heartbeat_timeout` shorter than the session timeout it is the missing beat that is noticed, which fails
     /// the attempt.
-    fn first_check(&mut self, index: StepIndex, held: &HashSet<DeliveryRef>) {
-        let Some(reference) = self.state.delivery_out(index) else { return };
+    fn first_check(&mut self, key: UnitKey, held: &HashSet<DeliveryRef>) {
+        let Some(reference) = self.state.delivery_out(key) else { return };
         if held.contains(&reference) {
             self.emit(EventKind::TaskHeld { unit: reference.unit, delivery: reference.delivery });
             return;
         }
-        let dispatch_time = self.state.unit(index).out().map(|(out, _)| out.dispatch_time);
+        let dispatch_time = self.state.unit(key).out().map(|(out, _)| out.dispatch_time);
         let beat_due =
             self.state.heartbeat_timeout(&reference).zip(dispatch_time).map(|(timeout, time)| time + timeout);
         if beat_due.is_some_and(|due| due <= self.now) {
-            self.beat_missed(index, None);
+            self.beat_missed(key, None);
         } else {
-            self.delivery_lost(index, EndReason::NotListed, None);
+            self.delivery_lost(key, EndReason::NotListed, None);
         }
     }
 
-    /// Gives up one delivery that is still out; the timer stays due until none is.
-    fn give_up(&mut self) {
-        if let Some(index) = self.state.first_out() {
-            let unit = self.name(index);
-            self.emit(EventKind::StepCancelled { unit });
-        }
+    /// Gives up a delivery that is still out although its unit should stop.
+    fn give_up(&mut self, key: UnitKey) {
+        let unit = self.name(key);
+        self.emit(EventKind::StepCancelled { unit });
     }
 }

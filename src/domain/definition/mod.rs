@@ -36,8 +36,8 @@ pub use expression::{
 pub use fault::Fault;
 pub use model::{
     Action, Await, ChildStep, ContinueAsNew, Definition, Fail, ForEach, HTTP_CONTRACT, HTTP_QUEUE, Handlers, ITEMS_MAX,
-    OnError, PRIORITY_DEFAULT, Pin, QUEUE_DEFAULT, Role, STEPS_MAX, SignalStep, SignalTarget, Sleep, Step, StepIndex,
-    TaskContract, TaskStep, Unknown, VARIABLE_DEFAULT, Winding,
+    Lifetime, OnError, PRIORITY_DEFAULT, Pin, QUEUE_DEFAULT, Role, STEPS_MAX, SignalStep, SignalTarget, Sleep, Step,
+    StepIndex, TaskContract, TaskStep, Unknown, VARIABLE_DEFAULT, Winding,
 };
 pub use schema::{Schema, SchemaError};
 pub use source::SOURCE_BYTES_MAX;

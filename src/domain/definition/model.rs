@@ -84,6 +84,16 @@ impl Definition {
         Some(self.by_id[found])
     }
 
+    /// The handlers' steps for why an execution winds down.
+    #[must_use]
+    pub fn handlers_of(&self, winding: Winding) -> &[StepIndex] {
+        match winding {
+            Winding::Failure => &self.handlers.failure,
+            Winding::Cancel => &self.handlers.cancel,
+            Winding::Timeout => &self.handlers.timeout,
+        }
+    }
+
     /// All steps with their indices, in the order of the text.
     pub fn indexed(&self) -> impl Iterator<Item = (StepIndex, &Step)> {
         self.steps.iter().enumerate().map(|(position, step)| (StepIndex::new(position), step))
@@ -169,6 +179,29 @@ pub enum Role {
         /// Only a signal for which this is true is taken; `None` takes any. It sees the payload as `event`.
         predicate: Option<Expression>,
     },
+}
+
+/// When the units of a step may live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lifetime {
+    /// While the execution runs.
+    Forward,
+    /// While it winds down: they undo.
+    Undo,
+    /// While it winds down, after everything is undone.
+    Handler,
+}
+
+impl Role {
+    /// When units of this role may live.
+    #[must_use]
+    pub const fn lifetime(&self) -> Lifetime {
+        match self {
+            Self::Main | Self::OnEvent { .. } => Lifetime::Forward,
+            Self::Compensation { .. } => Lifetime::Undo,
+            Self::Handler(_) => Lifetime::Handler,
+        }
+    }
 }
 
 /// Why an execution winds down, without what it holds.

@@ -1,8 +1,11 @@
 //! What each event does to the state.
 
+use super::fan_out::Group;
+use super::index::Indexes;
 use super::unit::{Out, RELEASE_HASH, Status, Task, UnitState};
-use super::{Indexes, Phase, State, Timer, WindDown, requests, signals};
-use crate::domain::definition::{Definition, OnError, StepIndex};
+use super::units::Units;
+use super::{Phase, State, UnitKey, WindDown, requests, signals};
+use crate::domain::definition::{Definition, Lifetime, OnError, Role, StepIndex};
 use crate::domain::{Cause, EndReason, Event, EventKind, Payload, Timestamp};
 use std::sync::Arc;
 
@@ -17,7 +20,7 @@ impl State {
             panic!("an execution begins with ExecutionCreated, not with {:?}", event.kind);
         };
         let blockers = |needs: &[StepIndex]| u32::try_from(needs.len()).expect("a definition has at most 10,000 steps");
-        let units = definition.steps.iter().map(|step| UnitState::new(blockers(&step.needs))).collect();
+        let steps = definition.steps.iter().map(|step| UnitState::new(blockers(&step.needs))).collect();
         let mut state = Self {
             definition,
             created: created.clone(),
@@ -29,7 +32,8 @@ impl State {
             close_time: None,
             output: None,
             terminate_reason: None,
-            units,
+            end_failure: None,
+            units: Units { steps, ..Units::default() },
             signals: signals::Signals::default(),
             requests: requests::Requests::default(),
             indexes: Indexes::default(),
@@ -59,7 +63,8 @@ impl State {
         match &event.kind {
             EventKind::ExecutionCreated(_) => panic!("an execution is created once"),
             EventKind::StepScheduled { unit, attempt, input } => {
-                self.change(self.named(unit), |unit| scheduled(unit, *attempt, input.as_ref(), time));
+                let key = self.begun(unit);
+                self.change(key, |unit| scheduled(unit, *attempt, input.as_ref(), time));
             }
             EventKind::StepDispatched {
                 unit,
@@ -88,9 +93,10 @@ impl State {
                 });
             }
             EventKind::DeliveryEnded { unit, reason, progress, delivery } => {
-                let running = self.phase == Phase::Running;
-                self.change(self.named(unit), |unit| {
-                    delivery_ended(unit, *reason, progress.as_ref(), time, running);
+                let key = self.named(unit);
+                let is_live = self.is_live(key.step);
+                self.change(key, |unit| {
+                    delivery_ended(unit, *reason, progress.as_ref(), time, is_live);
                     if *reason == EndReason::Released {
                         expect_task(unit).remember(*delivery, Some(RELEASE_HASH));
                     }
@@ -103,6 +109,7 @@ impl State {
                         None => Status::Spent,
                     };
                     unit.failure = Some(Box::new(failure.clone()));
+                    unit.unknown |= report.is_none();
                     let task = expect_task(unit);
                     task.keep_progress(progress.as_ref());
                     task.remember(*delivery, *report);
@@ -112,41 +119,65 @@ impl State {
                 if let Some(number) = signal_number {
                     self.signals.take(*number);
                 }
-                let index = self.named(unit);
-                self.change(index, |unit| {
-                    unit.status = Status::Succeeded;
+                let (key, number) = (self.begun(unit), event.number);
+                self.change(key, |unit| {
+                    unit.end(Status::Succeeded, number);
                     unit.output = Some(output.clone());
                     unit.failure = None;
                     if let Some(task) = &mut unit.task {
                         task.remember(*delivery, *report);
                     }
                 });
-                self.let_dependents_go_on(index);
+                self.let_dependents_go_on(key);
             }
             EventKind::StepFailed { unit, failure } => {
-                let index = self.named(unit);
-                self.change(index, |unit| {
-                    unit.status = Status::Failed;
+                let (key, number) = (self.begun(unit), event.number);
+                self.change(key, |unit| {
+                    unit.end(Status::Failed, number);
                     unit.failure = Some(Box::new(failure.clone()));
                 });
-                match self.step(index).on_error {
-                    OnError::Continue => self.let_dependents_go_on(index),
-                    // The wind-down follows in the same decision.
+                match self.step(key.step).on_error {
+                    OnError::Continue => self.let_dependents_go_on(key),
+                    // The wind-down follows in the same decision; in a handler, those that need it never begin.
                     OnError::Fail => {}
                 }
             }
             EventKind::StepSkipped { unit, reason: _ } => {
-                let index = self.named(unit);
-                self.change(index, |unit| unit.status = Status::Skipped);
-                self.let_dependents_go_on(index);
+                let (key, number) = (self.named(unit), event.number);
+                self.change(key, |unit| unit.end(Status::Skipped, number));
+                self.let_dependents_go_on(key);
             }
-            EventKind::StepCancelled { unit } => self.change(self.named(unit), |unit| unit.status = Status::Cancelled),
+            EventKind::StepCancelled { unit } => {
+                let (key, number) = (self.named(unit), event.number);
+                self.change(key, |unit| {
+                    unit.unknown |= unit.out().is_some();
+                    unit.end(Status::Cancelled, number);
+                });
+            }
+            EventKind::FanOutStarted { unit, items } => {
+                let key = self.named(unit);
+                let group = Group::new(items.clone());
+                self.indexes.text_bytes += group.bytes();
+                self.units.groups.insert(key.step, group);
+                self.change(key, |unit| unit.status = Status::FanOut);
+            }
+            EventKind::FanOutEnded { unit } => {
+                let (key, number) = (self.named(unit), event.number);
+                let output = self.join(key.step);
+                self.change(key, |unit| {
+                    unit.end(Status::Succeeded, number);
+                    unit.output = Some(output);
+                });
+                self.let_dependents_go_on(key);
+            }
             EventKind::SleepStarted { unit, wake_time } => {
-                self.change(self.named(unit), |unit| unit.status = Status::Sleeping { wake_time: *wake_time });
+                let key = self.begun(unit);
+                self.change(key, |unit| unit.status = Status::Sleeping { wake_time: *wake_time });
             }
             EventKind::AwaitStarted { unit, expire_time } => {
                 let (expire_time, number) = (*expire_time, event.number);
-                self.change(self.named(unit), |unit| unit.status = Status::Awaiting { expire_time, number });
+                let key = self.begun(unit);
+                self.change(key, |unit| unit.status = Status::Awaiting { expire_time, number });
             }
             EventKind::SignalReceived { name, payload, expire_time, sender: _ } => {
                 let (name, payload, expire_time) = (name.clone(), payload.clone(), *expire_time);
@@ -169,7 +200,10 @@ impl State {
                 self.output = Some(output.clone());
                 self.close(Phase::Succeeded, time);
             }
-            EventKind::ExecutionFailed { failure: _ } => self.close(Phase::Failed, time),
+            EventKind::ExecutionFailed { failure } => {
+                self.end_failure = Some(failure.clone()).filter(|failure| self.failure() != Some(failure));
+                self.close(Phase::Failed, time);
+            }
             EventKind::ExecutionCancelled => self.close(Phase::Cancelled, time),
             EventKind::ExecutionTimedOut => self.close(Phase::TimedOut, time),
             EventKind::ExecutionTerminated { reason } => {
@@ -185,8 +219,18 @@ impl State {
         }
     }
 
-    fn named(&self, unit: &str) -> StepIndex {
-        self.find(unit).unwrap_or_else(|| panic!("the definition has no unit {unit:?}"))
+    /// The unit of this name, which has begun or is a step's own.
+    fn named(&self, unit: &str) -> UnitKey {
+        UnitKey::parse(&self.definition, unit).unwrap_or_else(|| panic!("the definition has no unit {unit:?}"))
+    }
+
+    /// The unit of this name, which begins now or has begun. What it undoes is undone from now on.
+    fn begun(&mut self, unit: &str) -> UnitKey {
+        let key = self.named(unit);
+        if let Role::Compensation { of, .. } = self.step(key.step).role {
+            self.change(key.at(of), |unit| unit.undone = true);
+        }
+        key
     }
 
     fn remember_request(&mut self, event: &Event) {
@@ -197,73 +241,96 @@ impl State {
         }
     }
 
-    /// A step ended so that what needs it may begin, once nothing else holds it back.
-    fn let_dependents_go_on(&mut self, index: StepIndex) {
-        if self.phase != Phase::Running {
+    /// A step ended so that what needs it may begin, once nothing else holds it back. An item's end lets nothing go on.
+    fn let_dependents_go_on(&mut self, key: UnitKey) {
+        if key.item.is_some() || !self.is_live(key.step) {
             return;
         }
         let definition = self.definition.clone();
-        for dependent in &definition.steps[index.position()].dependents {
-            self.change(*dependent, |unit| unit.blockers -= 1);
+        for dependent in &definition.step(key.step).dependents {
+            self.change(UnitKey::of(*dependent), |unit| unit.blockers -= 1);
         }
     }
 
-    /// Drops all that waits; only deliveries that are out remain.
+    /// The output of a fan-out, in the order of its items; null for those that failed. What nothing else needs of the
+    /// items is dropped.
+    fn join(&mut self, step: StepIndex) -> Payload {
+        let mut output = String::with_capacity(self.group(step).map_or(0, |group| group.output_bytes));
+        let keeps_outputs = self.step(step).compensation.is_some();
+        let mut joined = Vec::new();
+        output.push('[');
+        for (key, unit) in self.units.items_of(step) {
+            if output.len() > 1 {
+                output.push(',');
+            }
+            output.push_str(unit.output.as_ref().map_or("null", Payload::as_str));
+            joined.push(*key);
+        }
+        output.push(']');
+        if !keeps_outputs {
+            for key in joined {
+                self.change(key, |unit| unit.output = None);
+            }
+        }
+        Payload::from_json(output)
+    }
+
+    /// Drops all that waits; only what somebody else has remains.
     fn start_wind_down(&mut self, cause: Cause, number: u64, give_up_time: Timestamp) {
-        self.wind_down = Some(WindDown { cause, number, give_up_time });
-        self.drop_units(Phase::WindingDown, |status| !matches!(status, Status::Out(_) | Status::Spent));
+        let wind_down = WindDown { cause, number, give_up_time };
+        self.enter(Phase::WindingDown, Some(wind_down), number, |lifetime, status| {
+            lifetime == Lifetime::Forward && !status.is_engaged()
+        });
     }
 
     fn close(&mut self, phase: Phase, time: Timestamp) {
         self.close_time = Some(time);
-        self.drop_units(phase, |_| true);
+        // What is left to undo, or to handle, has not begun and never will.
+        self.enter(phase, self.wind_down.clone(), self.last_number, |lifetime, status| {
+            lifetime == Lifetime::Forward || status.is_active()
+        });
     }
 
     /// Enters a phase in which the unresolved units that `dropped` names are cancelled.
-    fn drop_units(&mut self, phase: Phase, dropped: impl Fn(Status) -> bool) {
-        if self.indexes.unresolved == 0 {
-            // The common end: nothing is left to drop, so nothing is gone through.
-            self.phase = phase;
+    fn enter(
+        &mut self,
+        phase: Phase,
+        wind_down: Option<WindDown>,
+        number: u64,
+        dropped: impl Fn(Lifetime, Status) -> bool,
+    ) {
+        let active = self.indexes.active;
+        let is_common_end =
+            phase.is_closed() && self.indexes.unresolved + active.forward + active.undo + active.handler == 0;
+        if is_common_end {
+            // Nothing is left to drop, so nothing is gone through.
+            (self.phase, self.wind_down) = (phase, wind_down);
             self.indexes.timers.clear();
             self.index_execution();
             return;
         }
         // Timers depend on the phase, so every unit leaves the indexes under the old one and enters them under the new.
-        for index in self.indexes_of_units() {
-            self.unindex(index);
+        let keys = self.units.keys();
+        for key in &keys {
+            self.unindex(*key);
         }
-        self.phase = phase;
+        (self.phase, self.wind_down) = (phase, wind_down);
         self.indexes.timers.clear();
         self.index_execution();
-        for index in self.indexes_of_units() {
-            let unit = &mut self.units[index.position()];
-            if !unit.status.is_resolved() && dropped(unit.status) {
-                unit.status = Status::Cancelled;
+        for key in keys {
+            let lifetime = self.step(key.step).role.lifetime();
+            let has_failed = key.item.is_none() && self.group(key.step).is_some_and(|group| group.failed > 0);
+            let fails = has_failed && self.step(key.step).on_error == OnError::Fail;
+            let unit = self.units.entry(key);
+            let status = unit.status;
+            if !status.is_resolved() && dropped(lifetime, status) {
+                unit.unknown |= unit.out().is_some();
+                unit.end(if fails && status == Status::FanOut { Status::Failed } else { Status::Cancelled }, number);
             }
-            self.index(index);
-        }
-    }
-
-    /// Makes the indexes anew from the units.
-    pub(super) fn rebuild_indexes(&mut self) {
-        self.indexes = Indexes::default();
-        self.index_execution();
-        for index in self.indexes_of_units() {
-            self.index(index);
-        }
-    }
-
-    /// The timers of the execution itself.
-    fn index_execution(&mut self) {
-        let due = match self.phase {
-            Phase::Running => self.created.expire_time.map(|time| (time, Timer::Execution, None)),
-            Phase::WindingDown => {
-                self.wind_down.as_ref().map(|wind_down| (wind_down.give_up_time, Timer::GiveUp, None))
+            self.index(key);
+            if key.item.is_some() && status != self.unit(key).status {
+                self.item_changed(key, Some(status), self.unit(key).status);
             }
-            Phase::Succeeded | Phase::Failed | Phase::Cancelled | Phase::TimedOut | Phase::Terminated => None,
-        };
-        if let Some(due) = due {
-            self.indexes.timers.insert(due);
         }
     }
 }
@@ -284,18 +351,19 @@ fn scheduled(unit: &mut UnitState, attempt: u32, input: Option<&Payload>, time: 
     }
 }
 
-fn delivery_ended(unit: &mut UnitState, reason: EndReason, progress: Option<&Payload>, time: Timestamp, running: bool) {
+fn delivery_ended(unit: &mut UnitState, reason: EndReason, progress: Option<&Payload>, time: Timestamp, is_live: bool) {
     let sent = match reason {
         EndReason::NotSent => false,
         EndReason::SessionLost | EndReason::NotListed | EndReason::Unregistered | EndReason::Released => true,
     };
     // A task that never left waits on as if nothing had happened, at its old place and with its old queue timeout.
     let since = if let (Status::Out(out), false) = (unit.status, sent) { out.since } else { time };
-    unit.status = if running { Status::Waiting { since } } else { Status::Spent };
+    unit.status = if is_live { Status::Waiting { since } } else { Status::Spent };
     let task = expect_task(unit);
     task.keep_progress(progress);
     if sent {
         task.lost += 1;
         task.redelivery = true;
+        unit.unknown = true;
     }
 }

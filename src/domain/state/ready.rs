@@ -1,6 +1,6 @@
 //! Which units wait for a worker, and how that changed since somebody last asked.
 
-use crate::domain::definition::StepIndex;
+use super::units::UnitKey;
 use crate::domain::{Timestamp, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ enum Change {
 /// The waiting units and a journal of their changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ready {
-    waiting: BTreeSet<StepIndex>,
-    changes: BTreeMap<StepIndex, Change>,
+    waiting: BTreeSet<UnitKey>,
+    changes: BTreeMap<UnitKey, Change>,
 }
 
 /// The journal says what somebody has been told, not what the execution is: it does not count.
@@ -49,44 +49,44 @@ impl PartialEq for Ready {
 
 impl Ready {
     /// The units that wait, in the definition's order.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = StepIndex> + '_ {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = UnitKey> + '_ {
         self.waiting.iter().copied()
     }
 
     /// A unit begins to wait at a place in the queue.
-    pub(super) fn add(&mut self, index: StepIndex, since: Timestamp) {
-        self.waiting.insert(index);
-        match self.changes.get(&index) {
-            None => self.changes.insert(index, Change::Added),
-            Some(Change::Removed { since: before }) if *before == since => self.changes.remove(&index),
+    pub(super) fn add(&mut self, key: UnitKey, since: Timestamp) {
+        self.waiting.insert(key);
+        match self.changes.get(&key) {
+            None => self.changes.insert(key, Change::Added),
+            Some(Change::Removed { since: before }) if *before == since => self.changes.remove(&key),
             Some(Change::Removed { since: before } | Change::Moved { since: before }) => {
-                self.changes.insert(index, Change::Moved { since: *before })
+                self.changes.insert(key, Change::Moved { since: *before })
             }
             Some(Change::Added) => None,
         };
     }
 
     /// A unit that waited since then waits no longer.
-    pub(super) fn remove(&mut self, index: StepIndex, since: Timestamp) {
-        self.waiting.remove(&index);
-        match self.changes.get(&index) {
-            None => self.changes.insert(index, Change::Removed { since }),
-            Some(Change::Added) => self.changes.remove(&index),
-            Some(Change::Moved { since: before }) => self.changes.insert(index, Change::Removed { since: *before }),
+    pub(super) fn remove(&mut self, key: UnitKey, since: Timestamp) {
+        self.waiting.remove(&key);
+        match self.changes.get(&key) {
+            None => self.changes.insert(key, Change::Removed { since }),
+            Some(Change::Added) => self.changes.remove(&key),
+            Some(Change::Moved { since: before }) => self.changes.insert(key, Change::Removed { since: *before }),
             Some(Change::Removed { .. }) => None,
         };
     }
 
     /// What was added and removed since this was last called. A unit that changed its place is in both.
-    pub(super) fn take_changes(&mut self) -> (Vec<StepIndex>, Vec<StepIndex>) {
+    pub(super) fn take_changes(&mut self) -> (Vec<UnitKey>, Vec<UnitKey>) {
         let (mut added, mut removed) = (Vec::new(), Vec::new());
-        for (index, change) in std::mem::take(&mut self.changes) {
+        for (key, change) in std::mem::take(&mut self.changes) {
             match change {
-                Change::Added => added.push(index),
-                Change::Removed { .. } => removed.push(index),
+                Change::Added => added.push(key),
+                Change::Removed { .. } => removed.push(key),
                 Change::Moved { .. } => {
-                    removed.push(index);
-                    added.push(index);
+                    removed.push(key);
+                    added.push(key);
                 }
             }
         }

@@ -8,11 +8,14 @@
 //! Fields one after another, numbers as LEB128, texts with their length before them, a digest at the end. `stored!`
 //! writes both directions from one list of fields, so they cannot part. Whoever changes a list raises [`FORMAT`].
 
+use super::fan_out::Group;
+use super::index::Indexes;
 use super::requests::{Remembered, Requests};
 use super::signals::{Signal, Signals};
 use super::unit::{Out, Report, Status, Task, UnitState};
-use super::{Indexes, Phase, State, WindDown};
-use crate::domain::definition::Definition;
+use super::units::{UnitKey, Units};
+use super::{Phase, State, WindDown};
+use crate::domain::definition::{Definition, StepIndex};
 use crate::domain::{
     Cause, Created, ExecutionId, ExecutionKey, Failure, Parent, Payload, SessionId, Timestamp, Uid, digest16,
 };
@@ -44,6 +47,7 @@ impl State {
         self.close_time.write(&mut out);
         self.output.write(&mut out);
         self.terminate_reason.write(&mut out);
+        self.end_failure.write(&mut out);
         self.units.write(&mut out);
         self.signals.write(&mut out);
         self.requests.write(&mut out);
@@ -73,13 +77,14 @@ impl State {
             close_time: Stored::read(input)?,
             output: Stored::read(input)?,
             terminate_reason: Stored::read(input)?,
+            end_failure: Stored::read(input)?,
             units: Stored::read(input)?,
             signals: Stored::read(input)?,
             requests: Stored::read(input)?,
             indexes: Indexes::default(),
             definition,
         };
-        if !input.0.is_empty() || state.units.len() != state.definition.steps.len() {
+        if !input.0.is_empty() || !state.units.fit(&state.definition) {
             return None;
         }
         state.rebuild_indexes();
@@ -132,7 +137,9 @@ stored! {
     Task {
         input, first_time, attempt_time, attempt, delivery, lost, redelivery, session_id, worker_id, progress, reports, late
     }
-    UnitState { status, blockers, task, output, failure }
+    UnitState { status, blockers, task, output, failure, end_number, unknown, undone }
+    UnitKey { step, item }
+    Units { steps, items, groups }
     Signal { name, payload, expire_time }
     Remembered { number, time, content }
 }
@@ -192,6 +199,7 @@ stored_enum! {
         9 => Failed,
         10 => Skipped,
         11 => Cancelled,
+        12 => FanOut,
     }
 }
 
@@ -285,6 +293,41 @@ impl Stored for Payload {
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         Arc::<str>::read(input).map(Self::from_json)
+    }
+}
+
+impl Stored for StepIndex {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Option<Self> {
+        u32::read(input).map(Self)
+    }
+}
+
+/// Where the items stand follows from the list.
+impl Stored for Group {
+    fn write(&self, out: &mut Vec<u8>) {
+        let Self { items, next, open, failed, output_bytes, failure, places: _ } = self;
+        items.write(out);
+        next.write(out);
+        open.write(out);
+        failed.write(out);
+        output_bytes.write(out);
+        failure.write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Option<Self> {
+        let items = Payload::read(input)?;
+        Some(Self {
+            next: Stored::read(input)?,
+            open: Stored::read(input)?,
+            failed: Stored::read(input)?,
+            output_bytes: Stored::read(input)?,
+            failure: Stored::read(input)?,
+            ..Self::new(items)
+        })
     }
 }
 
@@ -384,19 +427,29 @@ impl<T: Stored> Stored for VecDeque<T> {
     }
 }
 
-impl Stored for BTreeMap<String, String> {
+impl Stored for String {
+    fn write(&self, out: &mut Vec<u8>) {
+        Arc::<str>::from(self.as_str()).write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Option<Self> {
+        Arc::<str>::read(input).map(|text| text.to_string())
+    }
+}
+
+impl<K: Stored + Ord, V: Stored> Stored for BTreeMap<K, V> {
     fn write(&self, out: &mut Vec<u8>) {
         self.len().write(out);
-        for text in self.iter().flat_map(|(key, value)| [key, value]) {
-            Arc::<str>::from(text.as_str()).write(out);
+        for (key, value) in self {
+            key.write(out);
+            value.write(out);
         }
     }
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         let mut map = Self::new();
         for _ in 0..usize::read(input)? {
-            let (key, value) = (Arc::<str>::read(input)?, Arc::<str>::read(input)?);
-            map.insert(key.to_string(), value.to_string());
+            map.insert(K::read(input)?, V::read(input)?);
         }
         Some(map)
     }

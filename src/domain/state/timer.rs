@@ -1,13 +1,13 @@
 //! What becomes due by time, in the order in which it is done.
 
+use super::units::UnitKey;
 use crate::domain::Timestamp;
-use crate::domain::definition::StepIndex;
 use std::collections::BTreeSet;
 
 /// A kind of thing that becomes due. At the same instant the earlier in this list comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::domain) enum Timer {
-    /// Deliveries that are still out are given up.
+    /// A delivery that is still out is given up.
     GiveUp,
     /// The execution's own timeout passes.
     Execution,
@@ -28,7 +28,7 @@ pub(in crate::domain) enum Timer {
 }
 
 /// A timer: when, what, and of which unit (none for the execution's own).
-pub(in crate::domain) type Due = (Timestamp, Timer, Option<StepIndex>);
+pub(in crate::domain) type Due = (Timestamp, Timer, Option<UnitKey>);
 
 /// All timers of an execution, by time.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,7 @@
 //! One unit of an execution: where it stands, and what a task among them remembers.
 
 use super::timer::Timer;
-use crate::domain::definition::{Action, Await, Step, TaskStep};
+use crate::domain::definition::{Action, Await, Step, TaskStep, Unknown};
 use crate::domain::{Failure, Payload, SessionId, Timestamp};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -63,6 +63,8 @@ pub(in crate::domain) enum Status {
         /// Until when.
         wake_time: Timestamp,
     },
+    /// Its items run.
+    FanOut,
     /// Waits for a signal.
     Awaiting {
         /// When the wait times out.
@@ -91,7 +93,35 @@ impl Status {
             | Self::BackingOff { .. }
             | Self::Spent
             | Self::Sleeping { .. }
+            | Self::FanOut
             | Self::Awaiting { .. } => false,
+        }
+    }
+
+    /// Whether the unit has ended without having done or skipped its work.
+    pub(super) const fn is_dropped(self) -> bool {
+        matches!(self, Self::Failed | Self::Cancelled)
+    }
+
+    /// Whether it may have begun and has not ended.
+    pub(super) const fn is_active(self) -> bool {
+        !matches!(self, Self::Pending) && !self.is_resolved()
+    }
+
+    /// Whether somebody else has it, so that a wind-down waits for it.
+    pub(super) const fn is_engaged(self) -> bool {
+        match self {
+            Self::Out(_) | Self::Spent => true,
+            Self::Pending
+            | Self::Waiting { .. }
+            | Self::BackingOff { .. }
+            | Self::Sleeping { .. }
+            | Self::FanOut
+            | Self::Awaiting { .. }
+            | Self::Succeeded
+            | Self::Failed
+            | Self::Skipped
+            | Self::Cancelled => false,
         }
     }
 }
@@ -198,12 +228,34 @@ pub(in crate::domain) struct UnitState {
     pub(in crate::domain) output: Option<Payload>,
     /// Why its newest attempt, or it itself, failed.
     pub(in crate::domain) failure: Option<Box<Failure>>,
+    /// Number of the event that ended it; 0 before. What ended last is undone first.
+    pub(super) end_number: u64,
+    /// Whether some delivery ended without its worker's report: its work may have happened.
+    pub(super) unknown: bool,
+    /// Whether its undo has begun.
+    pub(super) undone: bool,
 }
 
 impl UnitState {
     /// A unit that waits for so many steps.
     pub(super) fn new(blockers: u32) -> Self {
-        Self { status: Status::Pending, blockers, task: None, output: None, failure: None }
+        Self {
+            status: Status::Pending,
+            blockers,
+            task: None,
+            output: None,
+            failure: None,
+            end_number: 0,
+            unknown: false,
+            undone: false,
+        }
+    }
+
+    /// Ends it by the event of this number.
+    pub(super) fn end(&mut self, status: Status, number: u64) {
+        debug_assert!(status.is_resolved(), "an end is one of the resolved");
+        self.status = status;
+        self.end_number = number;
     }
 
     /// The delivery that is out, with its number.
@@ -231,12 +283,27 @@ impl UnitState {
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
+            | Status::FanOut
             | Status::Awaiting { .. }
             | Status::Succeeded
             | Status::Failed
             | Status::Skipped
             | Status::Cancelled => None,
         }
+    }
+
+    /// Whether its work happened, or may have happened.
+    pub(super) fn may_have_happened(&self) -> bool {
+        self.status == Status::Succeeded || (self.status.is_resolved() && self.unknown)
+    }
+
+    /// Whether it is to be undone when the execution winds down, under this policy for an unknown outcome.
+    pub(super) fn wants_undo(&self, unknown: Unknown) -> bool {
+        let unknown_counts = match unknown {
+            Unknown::Compensate => self.unknown,
+            Unknown::Skip => false,
+        };
+        !self.undone && (self.status == Status::Succeeded || (self.status.is_resolved() && unknown_counts))
     }
 
     /// Whether the number is that of the delivery that is out.
@@ -252,28 +319,31 @@ impl UnitState {
 
     /// What becomes due for it by time.
     ///
-    /// While the execution winds down only what ends a delivery counts.
-    pub(super) fn timers(&self, step: &Step, winding_down: bool) -> [Option<(Timestamp, Timer)>; 3] {
-        let total = || if winding_down { None } else { self.total_deadline(step).map(|time| (time, Timer::Total)) };
+    /// Once it should stop only what ends a delivery counts, at last that it is given up.
+    pub(super) fn timers(&self, step: &Step, give_up_time: Option<Timestamp>) -> [Option<(Timestamp, Timer)>; 4] {
+        let stops = give_up_time.is_some();
+        let total = || if stops { None } else { self.total_deadline(step).map(|time| (time, Timer::Total)) };
         match self.status {
             Status::Waiting { since } => {
                 let queue = task_of(step).and_then(|task| task.queue_timeout).map(|span| (since + span, Timer::Queue));
-                [queue, total(), None]
+                [queue, total(), None, None]
             }
             Status::Out(out) => [
                 (!out.held).then_some((out.check_time, Timer::Check)),
                 out.expire_time.map(|time| (time, Timer::Delivery)),
                 total(),
+                give_up_time.map(|time| (time, Timer::GiveUp)),
             ],
-            Status::BackingOff { retry_time } => [Some((retry_time, Timer::Retry)), total(), None],
-            Status::Sleeping { wake_time } => [Some((wake_time, Timer::Sleep)), None, None],
-            Status::Awaiting { expire_time, .. } => [expire_time.map(|time| (time, Timer::Await)), None, None],
+            Status::BackingOff { retry_time } => [Some((retry_time, Timer::Retry)), total(), None, None],
+            Status::Sleeping { wake_time } => [Some((wake_time, Timer::Sleep)), None, None, None],
+            Status::Awaiting { expire_time, .. } => [expire_time.map(|time| (time, Timer::Await)), None, None, None],
             Status::Pending
+            | Status::FanOut
             | Status::Spent
             | Status::Succeeded
             | Status::Failed
             | Status::Skipped
-            | Status::Cancelled => [None, None, None],
+            | Status::Cancelled => [None, None, None, None],
         }
     }
 

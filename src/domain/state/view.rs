@@ -1,9 +1,9 @@
 //! How an execution and its steps show to those who ask.
 
-use super::State;
 use super::unit::{Status, task_of};
-use crate::domain::definition::{ExecutionScope, Scope, StepIndex, StepLookup, StepView};
-use crate::domain::{Failure, Payload, Timestamp};
+use super::{State, UnitKey};
+use crate::domain::definition::{ExecutionScope, ItemScope, Lifetime, Role, Scope, StepIndex, StepLookup, StepView};
+use crate::domain::{Cause, Failure, Payload, Timestamp};
 use std::sync::Arc;
 
 /// Where an execution is in its life.
@@ -32,6 +32,15 @@ impl Phase {
         match self {
             Self::Running | Self::WindingDown => false,
             Self::Succeeded | Self::Failed | Self::Cancelled | Self::TimedOut | Self::Terminated => true,
+        }
+    }
+
+    /// Whether units of this lifetime may go on.
+    #[must_use]
+    pub const fn is_live(self, lifetime: Lifetime) -> bool {
+        match lifetime {
+            Lifetime::Forward => matches!(self, Self::Running),
+            Lifetime::Undo | Lifetime::Handler => matches!(self, Self::WindingDown),
         }
     }
 
@@ -69,7 +78,7 @@ pub enum StepState {
     Succeeded,
     /// Failed for good.
     Failed,
-    /// Did not run: `when` was false.
+    /// Did not run: `when` was false, or there was nothing to go through.
     Skipped,
     /// Dropped or given up when the execution wound down or was terminated.
     Cancelled,
@@ -121,65 +130,144 @@ pub struct StepStatus<'a> {
     pub progress: Option<&'a Payload>,
     /// When it last began to wait for a worker.
     pub schedule_time: Option<Timestamp>,
+    /// How far a `for_each` that has begun has come.
+    pub fan_out: Option<FanOutStatus>,
+}
+
+/// How far a fan-out has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FanOutStatus {
+    /// Items.
+    pub items: u32,
+    /// Items that have begun, ended ones among them.
+    pub begun: u32,
+    /// Items that have begun and not ended.
+    pub open: u32,
+    /// Items that failed for good.
+    pub failed: u32,
 }
 
 impl State {
-    /// The steps in the definition's order.
+    /// The steps in the definition's order; undoing and handlers only once they have begun.
     pub fn steps(&self) -> impl Iterator<Item = StepStatus<'_>> {
-        self.definition.steps.iter().zip(&self.units).map(|(step, unit)| {
-            let wake_time = match unit.status {
-                Status::BackingOff { retry_time } => Some(retry_time),
-                Status::Sleeping { wake_time } => Some(wake_time),
-                Status::Awaiting { expire_time, .. } => expire_time,
-                Status::Pending
-                | Status::Waiting { .. }
-                | Status::Out(_)
-                | Status::Spent
-                | Status::Succeeded
-                | Status::Failed
-                | Status::Skipped
-                | Status::Cancelled => None,
-            };
-            let asked = task_of(step);
-            let task = unit.task.as_deref();
-            StepStatus {
-                step: &step.id,
-                state: state_of(unit.status),
-                attempt: task.map_or(0, |task| task.attempt),
-                delivery: task.map_or(0, |task| task.delivery),
-                worker_id: task.and_then(|task| task.worker_id.as_ref()),
-                output: unit.output.as_ref(),
-                failure: unit.failure.as_deref(),
-                wake_time,
-                contract: asked.map(|task| &task.contract),
-                queue: asked.map(|task| &task.queue),
-                progress: task.and_then(|task| task.progress.as_ref()),
-                schedule_time: task.map(|task| unit.waiting_since().unwrap_or(task.attempt_time)),
-            }
-        })
+        let shown = |key: &UnitKey| match self.step(key.step).role {
+            Role::Main => true,
+            Role::Compensation { .. } | Role::Handler(_) => self.unit(*key).status != Status::Pending,
+            // Only its occurrences are units.
+            Role::OnEvent { .. } => false,
+        };
+        let keys = self.definition.indexed().map(|(step, _)| UnitKey::of(step)).filter(shown);
+        keys.collect::<Vec<_>>().into_iter().map(|key| self.status_of(key))
     }
 
-    /// What expressions see of it.
-    pub(in crate::domain) fn scope<'a>(&'a self, signal: Option<&'a Payload>) -> Scope<'a> {
+    fn status_of(&self, key: UnitKey) -> StepStatus<'_> {
+        let (step, unit) = (self.step(key.step), self.unit(key));
+        let wake_time = match unit.status {
+            Status::BackingOff { retry_time } => Some(retry_time),
+            Status::Sleeping { wake_time } => Some(wake_time),
+            Status::Awaiting { expire_time, .. } => expire_time,
+            Status::Pending
+            | Status::Waiting { .. }
+            | Status::Out(_)
+            | Status::Spent
+            | Status::FanOut
+            | Status::Succeeded
+            | Status::Failed
+            | Status::Skipped
+            | Status::Cancelled => None,
+        };
+        let asked = task_of(step);
+        let task = unit.task.as_deref();
+        let group = self.group(key.step).filter(|_| key.item.is_none());
+        StepStatus {
+            step: &step.id,
+            state: state_of(unit.status),
+            attempt: task.map_or(0, |task| task.attempt),
+            delivery: task.map_or(0, |task| task.delivery),
+            worker_id: task.and_then(|task| task.worker_id.as_ref()),
+            output: unit.output.as_ref(),
+            failure: unit.failure.as_deref().or_else(|| group?.failure.as_deref()),
+            wake_time,
+            contract: asked.map(|task| &task.contract),
+            queue: asked.map(|task| &task.queue),
+            progress: task.and_then(|task| task.progress.as_ref()),
+            schedule_time: task.map(|task| unit.waiting_since().unwrap_or(task.attempt_time)),
+            fan_out: group.map(|group| FanOutStatus {
+                items: group.count(),
+                begun: group.next,
+                open: group.open,
+                failed: group.failed,
+            }),
+        }
+    }
+
+    /// Runs something with what a unit's expressions see.
+    pub(in crate::domain) fn with_scope<T>(
+        &self,
+        key: UnitKey,
+        signal: Option<&Payload>,
+        work: impl FnOnce(&Scope<'_>) -> T,
+    ) -> T {
+        let undone = match self.step(key.step).role {
+            Role::Compensation { of, .. } => Some(key.at(of)),
+            Role::Main | Role::Handler(_) | Role::OnEvent { .. } => None,
+        };
+        let of_list = undone.map_or(key.step, |undone| undone.step);
+        let value = key.item.and_then(|item| Some((self.group(of_list)?.value(item)?, item)));
+        let failure = match self.step(key.step).role {
+            Role::Handler(_) => self.cause().map(Cause::as_failure),
+            Role::Main | Role::Compensation { .. } | Role::OnEvent { .. } => None,
+        };
+        let scope = Scope {
+            signal,
+            failure: failure.as_ref(),
+            item: value.map(|(value, index)| ItemScope { value, index }),
+            ..self.scope()
+        };
+        match undone {
+            Some(own) => work(&Scope { steps: &Undone { state: self, own }, ..scope }),
+            None => work(&scope),
+        }
+    }
+
+    /// What expressions see that belong to no unit.
+    pub(in crate::domain) fn scope(&self) -> Scope<'_> {
         let (id, run, start_time) = (self.id().as_str(), self.run(), self.start_time);
         Scope {
             input: self.input(),
             steps: self,
-            signal,
+            signal: None,
             event: None,
             failure: None,
             item: None,
             execution: ExecutionScope { id, run, start_time },
         }
     }
+
+    fn view_of(&self, key: UnitKey) -> StepView<'_> {
+        let unit = self.unit(key);
+        // A failed attempt is no failed step: expressions see errors that stay.
+        let own = if unit.status == Status::Failed { unit.failure.as_deref() } else { None };
+        let of_items = || self.group(key.step).filter(|_| key.item.is_none())?.failure.as_deref();
+        StepView { output: unit.output.as_ref(), error: own.or_else(of_items), state: state_of(unit.status).as_str() }
+    }
 }
 
 impl StepLookup for State {
     fn step(&self, index: StepIndex) -> StepView<'_> {
-        let unit = self.unit(index);
-        // A failed attempt is no failed step: expressions see errors that stay.
-        let error = if unit.status == Status::Failed { unit.failure.as_deref() } else { None };
-        StepView { output: unit.output.as_ref(), error, state: state_of(unit.status).as_str() }
+        self.view_of(UnitKey::of(index))
+    }
+}
+
+/// The steps as the undo of a unit sees them: the step that it undoes is that unit.
+struct Undone<'a> {
+    state: &'a State,
+    own: UnitKey,
+}
+
+impl StepLookup for Undone<'_> {
+    fn step(&self, index: StepIndex) -> StepView<'_> {
+        self.state.view_of(if index == self.own.step { self.own } else { UnitKey::of(index) })
     }
 }
 
@@ -187,7 +275,7 @@ fn state_of(status: Status) -> StepState {
     match status {
         Status::Pending => StepState::Pending,
         Status::Waiting { .. } => StepState::Scheduled,
-        Status::Out(_) | Status::Spent => StepState::Running,
+        Status::Out(_) | Status::Spent | Status::FanOut => StepState::Running,
         Status::BackingOff { .. } => StepState::BackingOff,
         Status::Sleeping { .. } => StepState::Sleeping,
         Status::Awaiting { .. } => StepState::Awaiting,

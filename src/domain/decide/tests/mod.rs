@@ -196,6 +196,8 @@ pub(super) fn line(kind: &EventKind) -> String {
         EventKind::StepFailed { unit, failure } => format!("{unit} failed {}", failure.code),
         EventKind::StepSkipped { unit, .. } => format!("{unit} skipped"),
         EventKind::StepCancelled { unit } => format!("{unit} cancelled"),
+        EventKind::FanOutStarted { unit, items } => format!("{unit} goes through {}", items.as_str()),
+        EventKind::FanOutEnded { unit } => format!("{unit} joined"),
         EventKind::SleepStarted { unit, wake_time } => format!("{unit} sleeps until {}", seconds(wake_time)),
         EventKind::AwaitStarted { unit, expire_time } => format!("{unit} awaits{}", until(expire_time)),
         EventKind::SignalReceived { name, payload, .. } => format!("signal {name} {}", payload.as_str()),

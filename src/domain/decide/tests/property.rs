@@ -203,6 +203,8 @@ fn deadline_by_history(run: &Run) -> Option<Timestamp> {
             | EventKind::ChildCancelSent { .. }
             | EventKind::SignalRequested { .. }
             | EventKind::ParentTold
+            | EventKind::FanOutStarted { .. }
+            | EventKind::FanOutEnded { .. }
             | EventKind::Woke => {}
         }
     }
@@ -255,6 +257,8 @@ fn hold_history(run: &Run) {
             | EventKind::ChildCancelSent { .. }
             | EventKind::SignalRequested { .. }
             | EventKind::ParentTold
+            | EventKind::FanOutStarted { .. }
+            | EventKind::FanOutEnded { .. }
             | EventKind::Woke => {}
         }
     }

@@ -57,6 +57,13 @@ class Event(google.protobuf.message.Message):
     EXECUTION_TIMED_OUT_FIELD_NUMBER: builtins.int
     EXECUTION_TERMINATED_FIELD_NUMBER: builtins.int
     WOKE_FIELD_NUMBER: builtins.int
+    CHILD_REQUESTED_FIELD_NUMBER: builtins.int
+    CHILD_STARTED_FIELD_NUMBER: builtins.int
+    CHILD_CANCEL_SENT_FIELD_NUMBER: builtins.int
+    PARENT_TOLD_FIELD_NUMBER: builtins.int
+    SIGNAL_REQUESTED_FIELD_NUMBER: builtins.int
+    FAN_OUT_STARTED_FIELD_NUMBER: builtins.int
+    FAN_OUT_ENDED_FIELD_NUMBER: builtins.int
     number: builtins.int
     """Number in the history: 1, 2, 3 … without gaps."""
     @property
@@ -155,6 +162,34 @@ class Event(google.protobuf.message.Message):
     def woke(self) -> Global___Woke:
         """A wake-up found nothing due; it only moves the execution's next wake-up."""
 
+    @property
+    def child_requested(self) -> Global___ChildRequested:
+        """A step asked for a child."""
+
+    @property
+    def child_started(self) -> Global___ChildStarted:
+        """A child exists."""
+
+    @property
+    def child_cancel_sent(self) -> Global___ChildCancelSent:
+        """A child that is wanted no more knows it."""
+
+    @property
+    def parent_told(self) -> Global___ParentTold:
+        """The parent has this execution's end."""
+
+    @property
+    def signal_requested(self) -> Global___SignalRequested:
+        """A step asked for a signal to be given to another execution."""
+
+    @property
+    def fan_out_started(self) -> Global___FanOutStarted:
+        """A step with `for_each` began to go through its items."""
+
+    @property
+    def fan_out_ended(self) -> Global___FanOutEnded:
+        """All items of a step with `for_each` have ended."""
+
     def __init__(
         self,
         *,
@@ -183,10 +218,17 @@ class Event(google.protobuf.message.Message):
         execution_timed_out: Global___ExecutionTimedOut | None = ...,
         execution_terminated: Global___ExecutionTerminated | None = ...,
         woke: Global___Woke | None = ...,
+        child_requested: Global___ChildRequested | None = ...,
+        child_started: Global___ChildStarted | None = ...,
+        child_cancel_sent: Global___ChildCancelSent | None = ...,
+        parent_told: Global___ParentTold | None = ...,
+        signal_requested: Global___SignalRequested | None = ...,
+        fan_out_started: Global___FanOutStarted | None = ...,
+        fan_out_ended: Global___FanOutEnded | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "delivery_ended", b"delivery_ended", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "kind", b"kind", "late_success", b"late_success", "request", b"request", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "delivery_ended", b"delivery_ended", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "kind", b"kind", "late_success", b"late_success", "number", b"number", "request", b"request", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["execution_created", "step_scheduled", "step_dispatched", "task_held", "delivery_ended", "attempt_failed", "step_succeeded", "step_failed", "step_skipped", "step_cancelled", "sleep_started", "await_started", "signal_received", "signal_expired", "late_success", "wind_down_started", "execution_succeeded", "execution_failed", "execution_cancelled", "execution_timed_out", "execution_terminated", "woke"] | None: ...
+    def HasField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "delivery_ended", b"delivery_ended", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "parent_told", b"parent_told", "request", b"request", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "delivery_ended", b"delivery_ended", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "number", b"number", "parent_told", b"parent_told", "request", b"request", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["execution_created", "step_scheduled", "step_dispatched", "task_held", "delivery_ended", "attempt_failed", "step_succeeded", "step_failed", "step_skipped", "step_cancelled", "sleep_started", "await_started", "signal_received", "signal_expired", "late_success", "wind_down_started", "execution_succeeded", "execution_failed", "execution_cancelled", "execution_timed_out", "execution_terminated", "woke", "child_requested", "child_started", "child_cancel_sent", "parent_told", "signal_requested", "fan_out_started", "fan_out_ended"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -264,6 +306,8 @@ class ExecutionCreated(google.protobuf.message.Message):
     LABELS_FIELD_NUMBER: builtins.int
     EXPIRE_TIME_FIELD_NUMBER: builtins.int
     TRACE_PARENT_FIELD_NUMBER: builtins.int
+    PARENT_FIELD_NUMBER: builtins.int
+    DEPTH_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id of the execution."""
     uid: builtins.str
@@ -277,7 +321,9 @@ class ExecutionCreated(google.protobuf.message.Message):
     definition_hash: builtins.str
     """Hash of the definition, lower-case hex."""
     trace_parent: builtins.str
-    """W3C `traceparent` of the start call; may be empty."""
+    """W3C `traceparent` of the start call, or of the parent; may be empty."""
+    depth: builtins.int
+    """How many parents stand above it: 0 for one that a caller started, at most 20."""
     @property
     def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
         """Input with defaults filled in."""
@@ -289,6 +335,10 @@ class ExecutionCreated(google.protobuf.message.Message):
     @property
     def expire_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When the execution's timeout passes. Absent without one."""
+
+    @property
+    def parent(self) -> orbit_api.workflow.v1.execution_pb2.Parent:
+        """The unit that asked for it. Absent if a caller started it."""
 
     def __init__(
         self,
@@ -303,9 +353,11 @@ class ExecutionCreated(google.protobuf.message.Message):
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         trace_parent: builtins.str = ...,
+        parent: orbit_api.workflow.v1.execution_pb2.Parent | None = ...,
+        depth: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "input", b"input"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["definition_hash", b"definition_hash", "expire_time", b"expire_time", "id", b"id", "input", b"input", "labels", b"labels", "run", b"run", "trace_parent", b"trace_parent", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "input", b"input", "parent", b"parent"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["definition_hash", b"definition_hash", "depth", b"depth", "expire_time", b"expire_time", "id", b"id", "input", b"input", "labels", b"labels", "parent", b"parent", "run", b"run", "trace_parent", b"trace_parent", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
 
 Global___ExecutionCreated: typing_extensions.TypeAlias = ExecutionCreated
 
@@ -604,6 +656,8 @@ class StepSkipped(google.protobuf.message.Message):
         """Never written."""
         REASON_WHEN_FALSE: StepSkipped._Reason.ValueType  # 1
         """Its own `when` was false."""
+        REASON_NOTHING_UPSTREAM: StepSkipped._Reason.ValueType  # 2
+        """Its `for_each` gave null: there was nothing to go through."""
 
     class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
         """Why a step did not run."""
@@ -612,6 +666,8 @@ class StepSkipped(google.protobuf.message.Message):
     """Never written."""
     REASON_WHEN_FALSE: StepSkipped.Reason.ValueType  # 1
     """Its own `when` was false."""
+    REASON_NOTHING_UPSTREAM: StepSkipped.Reason.ValueType  # 2
+    """Its `for_each` gave null: there was nothing to go through."""
 
     UNIT_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
@@ -706,8 +762,13 @@ class SignalReceived(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     PAYLOAD_FIELD_NUMBER: builtins.int
     EXPIRE_TIME_FIELD_NUMBER: builtins.int
+    SENDER_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name."""
+    sender: builtins.bytes
+    """Names the step of another execution that sent it, to know a repeat; 16 bytes, empty if a caller gave it. Kept for
+    30 days, of the newest 10,000 such signals.
+    """
     @property
     def payload(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
         """Payload."""
@@ -722,9 +783,10 @@ class SignalReceived(google.protobuf.message.Message):
         name: builtins.str = ...,
         payload: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
         expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        sender: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "payload", b"payload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["expire_time", b"expire_time", "name", b"name", "payload", b"payload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expire_time", b"expire_time", "name", b"name", "payload", b"payload", "sender", b"sender"]) -> None: ...
 
 Global___SignalReceived: typing_extensions.TypeAlias = SignalReceived
 
@@ -895,6 +957,53 @@ class ExecutionTerminated(google.protobuf.message.Message):
 Global___ExecutionTerminated: typing_extensions.TypeAlias = ExecutionTerminated
 
 @typing.final
+class FanOutStarted(google.protobuf.message.Message):
+    """A step with `for_each` began to go through its items. Each begins by an event of its own unit, `ship[0]`, `ship[1]` …, in
+    the order of the list, as far as `max_parallel` allows.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    ITEMS_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit of the step."""
+    @property
+    def items(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """The list."""
+
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        items: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["items", b"items"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["items", b"items", "unit", b"unit"]) -> None: ...
+
+Global___FanOutStarted: typing_extensions.TypeAlias = FanOutStarted
+
+@typing.final
+class FanOutEnded(google.protobuf.message.Message):
+    """All items of a step with `for_each` have ended, and the step has succeeded. Its output is the list of theirs, in the order
+    of the items, null for those that failed; it follows from their events and is not repeated here.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit of the step."""
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["unit", b"unit"]) -> None: ...
+
+Global___FanOutEnded: typing_extensions.TypeAlias = FanOutEnded
+
+@typing.final
 class Woke(google.protobuf.message.Message):
     """A wake-up found nothing due."""
 
@@ -905,3 +1014,151 @@ class Woke(google.protobuf.message.Message):
     ) -> None: ...
 
 Global___Woke: typing_extensions.TypeAlias = Woke
+
+@typing.final
+class ChildRequested(google.protobuf.message.Message):
+    """A step asked for a child: its first attempt, or a later one after its pause. It starts for sure, once; then
+    `ChildStarted` follows, or the unit's end if the child could not be started.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    INPUT_FIELD_NUMBER: builtins.int
+    CHILD_ID_FIELD_NUMBER: builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit."""
+    attempt: builtins.int
+    """Attempt, from 1. Each is a child of its own."""
+    child_id: builtins.str
+    """Id of the child: it derives from this execution's uid and run, the unit, its generation and the attempt."""
+    @property
+    def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Input that was made from the template; with attempt 1 only."""
+
+    @property
+    def expire_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When the attempt times out. Absent without a timeout."""
+
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        attempt: builtins.int = ...,
+        input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        child_id: builtins.str = ...,
+        expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "input", b"input"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "child_id", b"child_id", "expire_time", b"expire_time", "input", b"input", "unit", b"unit"]) -> None: ...
+
+Global___ChildRequested: typing_extensions.TypeAlias = ChildRequested
+
+@typing.final
+class ChildStarted(google.protobuf.message.Message):
+    """A child exists. Its end is `StepSucceeded` or `AttemptFailed` of the unit, with delivery 0."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    CHILD_UID_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit."""
+    attempt: builtins.int
+    """Attempt."""
+    child_uid: builtins.str
+    """Uid of the child, UUID text."""
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        attempt: builtins.int = ...,
+        child_uid: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "child_uid", b"child_uid", "unit", b"unit"]) -> None: ...
+
+Global___ChildStarted: typing_extensions.TypeAlias = ChildStarted
+
+@typing.final
+class ChildCancelSent(google.protobuf.message.Message):
+    """A child that is wanted no more has its cancel, is closed, or is gone."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    CHILD_ID_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit."""
+    attempt: builtins.int
+    """Attempt."""
+    child_id: builtins.str
+    """Id of the child."""
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        attempt: builtins.int = ...,
+        child_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "child_id", b"child_id", "unit", b"unit"]) -> None: ...
+
+Global___ChildCancelSent: typing_extensions.TypeAlias = ChildCancelSent
+
+@typing.final
+class ParentTold(google.protobuf.message.Message):
+    """The parent has this execution's end, or is gone. Follows the close."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___ParentTold: typing_extensions.TypeAlias = ParentTold
+
+@typing.final
+class SignalRequested(google.protobuf.message.Message):
+    """A step asked for a signal to be given to another execution. It is given once, however often it is tried; then
+    `StepSucceeded` of the unit follows, or `StepFailed` with `SIGNAL_NOT_DELIVERED`.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    EXECUTION_ID_FIELD_NUMBER: builtins.int
+    EXECUTION_UID_FIELD_NUMBER: builtins.int
+    CHILD_UNIT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    PAYLOAD_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit."""
+    execution_id: builtins.str
+    """Id of the execution that gets it."""
+    execution_uid: builtins.str
+    """Uid of the execution that gets it, UUID text. Empty if the current execution of that id is meant."""
+    child_unit: builtins.str
+    """Unit whose child it is. Empty for another execution."""
+    name: builtins.str
+    """Name of the signal."""
+    @property
+    def payload(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Payload."""
+
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        execution_id: builtins.str = ...,
+        execution_uid: builtins.str = ...,
+        child_unit: builtins.str = ...,
+        name: builtins.str = ...,
+        payload: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["payload", b"payload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["child_unit", b"child_unit", "execution_id", b"execution_id", "execution_uid", b"execution_uid", "name", b"name", "payload", b"payload", "unit", b"unit"]) -> None: ...
+
+Global___SignalRequested: typing_extensions.TypeAlias = SignalRequested

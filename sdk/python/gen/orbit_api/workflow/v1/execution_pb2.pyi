@@ -62,7 +62,10 @@ class Failure(google.protobuf.message.Message):
     code: builtins.str
     """Error code, for programs: the worker's own, the definition's (`fail`), or one of the server's:
     `TIMEOUT`, `QUEUE_TIMEOUT`, `TOTAL_TIMEOUT`, `HEARTBEAT_TIMEOUT`, `AWAIT_TIMEOUT`, `DELIVERIES_EXHAUSTED`,
-    `INPUT_INVALID`, `OUTPUT_INVALID`, `EXPRESSION_FAILED`, `INPUT_TOO_LARGE`, `RESULT_TOO_LARGE`. At most 63 characters.
+    `INPUT_INVALID`, `OUTPUT_INVALID`, `EXPRESSION_FAILED`, `INPUT_TOO_LARGE`, `RESULT_TOO_LARGE`, `FAN_OUT_TOO_LARGE`,
+    `COMPENSATION_FAILED`; of a child: its own code,
+    or `CHILD_CANCELLED`, `CHILD_TIMED_OUT`, `CHILD_TERMINATED`, `CHILD_NOT_STARTED`, `NESTING_TOO_DEEP`; of a signal step:
+    `SIGNAL_NOT_DELIVERED`. At most 63 characters.
     """
     message: builtins.str
     """What went wrong, for people. At most 16 KiB; longer text is cut, control characters are replaced."""
@@ -70,7 +73,7 @@ class Failure(google.protobuf.message.Message):
     """Unit that failed. Empty where the failure is of no unit."""
     @property
     def details(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
-        """Further data of the worker's. Absent if none was given."""
+        """Further data of the worker's; of a child: `{child_id, child_uid, details}`, with the child's own. Absent if there is none."""
 
     def __init__(
         self,
@@ -170,6 +173,7 @@ class Execution(google.protobuf.message.Message):
     STEPS_FIELD_NUMBER: builtins.int
     BUFFERED_SIGNALS_FIELD_NUMBER: builtins.int
     PAYLOADS_OMITTED_FIELD_NUMBER: builtins.int
+    PARENT_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id that the caller chose or the server made. Unique among current executions."""
     uid: builtins.str
@@ -226,7 +230,13 @@ class Execution(google.protobuf.message.Message):
 
     @property
     def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StepStatus]:
-        """The steps in the definition's order. Absent in lists."""
+        """The steps in the definition's order; what undoes steps (`compensate:ID`) and handlers (`failure:ID`) once they have
+        begun. Items of a `for_each` are counted in their step. Absent in lists.
+        """
+
+    @property
+    def parent(self) -> Global___Parent:
+        """The unit of another execution that started it and waits for its end. Absent if a caller started it, and in lists."""
 
     def __init__(
         self,
@@ -251,11 +261,76 @@ class Execution(google.protobuf.message.Message):
         steps: collections.abc.Iterable[Global___StepStatus] | None = ...,
         buffered_signals: builtins.int = ...,
         payloads_omitted: builtins.bool = ...,
+        parent: Global___Parent | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["close_time", b"close_time", "expire_time", b"expire_time", "failure", b"failure", "input", b"input", "output", b"output", "start_time", b"start_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["buffered_signals", b"buffered_signals", "cause", b"cause", "close_time", b"close_time", "definition_hash", b"definition_hash", "expire_time", b"expire_time", "failure", b"failure", "id", b"id", "input", b"input", "labels", b"labels", "last_event_number", b"last_event_number", "output", b"output", "payloads_omitted", b"payloads_omitted", "reason", b"reason", "run", b"run", "start_time", b"start_time", "state", b"state", "steps", b"steps", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["close_time", b"close_time", "expire_time", b"expire_time", "failure", b"failure", "input", b"input", "output", b"output", "parent", b"parent", "start_time", b"start_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["buffered_signals", b"buffered_signals", "cause", b"cause", "close_time", b"close_time", "definition_hash", b"definition_hash", "expire_time", b"expire_time", "failure", b"failure", "id", b"id", "input", b"input", "labels", b"labels", "last_event_number", b"last_event_number", "output", b"output", "parent", b"parent", "payloads_omitted", b"payloads_omitted", "reason", b"reason", "run", b"run", "start_time", b"start_time", "state", b"state", "steps", b"steps", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
 
 Global___Execution: typing_extensions.TypeAlias = Execution
+
+@typing.final
+class Parent(google.protobuf.message.Message):
+    """The unit of another execution that asked for this one."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    RUN_FIELD_NUMBER: builtins.int
+    UNIT_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id of the parent."""
+    uid: builtins.str
+    """Uid of the parent."""
+    run: builtins.int
+    """Run of the parent, from 1."""
+    unit: builtins.str
+    """Unit that asked."""
+    generation: builtins.int
+    """Generation of the unit, from 1."""
+    attempt: builtins.int
+    """Attempt of the unit, from 1."""
+    key: builtins.int
+    """Number by which the server's database knows the parent. In stored events only."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        run: builtins.int = ...,
+        unit: builtins.str = ...,
+        generation: builtins.int = ...,
+        attempt: builtins.int = ...,
+        key: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "generation", b"generation", "id", b"id", "key", b"key", "run", b"run", "uid", b"uid", "unit", b"unit"]) -> None: ...
+
+Global___Parent: typing_extensions.TypeAlias = Parent
+
+@typing.final
+class Child(google.protobuf.message.Message):
+    """An execution that a step started."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id."""
+    uid: builtins.str
+    """Uid. Empty until it is known to have started."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "uid", b"uid"]) -> None: ...
+
+Global___Child: typing_extensions.TypeAlias = Child
 
 @typing.final
 class StepStatus(google.protobuf.message.Message):
@@ -288,7 +363,7 @@ class StepStatus(google.protobuf.message.Message):
         STATE_FAILED: StepStatus._State.ValueType  # 8
         """Failed for good."""
         STATE_SKIPPED: StepStatus._State.ValueType  # 9
-        """Did not run: `when` was false."""
+        """Did not run: `when` was false, or its `for_each` gave null."""
         STATE_CANCELLED: StepStatus._State.ValueType  # 10
         """Dropped or given up when the execution wound down or was terminated."""
 
@@ -314,7 +389,7 @@ class StepStatus(google.protobuf.message.Message):
     STATE_FAILED: StepStatus.State.ValueType  # 8
     """Failed for good."""
     STATE_SKIPPED: StepStatus.State.ValueType  # 9
-    """Did not run: `when` was false."""
+    """Did not run: `when` was false, or its `for_each` gave null."""
     STATE_CANCELLED: StepStatus.State.ValueType  # 10
     """Dropped or given up when the execution wound down or was terminated."""
 
@@ -330,6 +405,8 @@ class StepStatus(google.protobuf.message.Message):
     QUEUE_FIELD_NUMBER: builtins.int
     PROGRESS_FIELD_NUMBER: builtins.int
     SCHEDULE_TIME_FIELD_NUMBER: builtins.int
+    CHILD_FIELD_NUMBER: builtins.int
+    FAN_OUT_FIELD_NUMBER: builtins.int
     step: builtins.str
     """Id of the step."""
     state: Global___StepStatus.State.ValueType
@@ -364,6 +441,14 @@ class StepStatus(google.protobuf.message.Message):
     def schedule_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When the step last began to wait for a worker. Absent before."""
 
+    @property
+    def child(self) -> Global___Child:
+        """The child of the newest attempt of a `workflow` step. Absent before, and for other steps."""
+
+    @property
+    def fan_out(self) -> Global___FanOutStatus:
+        """How far a step with `for_each` has come. Absent before it begins, and for other steps."""
+
     def __init__(
         self,
         *,
@@ -379,8 +464,40 @@ class StepStatus(google.protobuf.message.Message):
         queue: builtins.str = ...,
         progress: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
         schedule_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        child: Global___Child | None = ...,
+        fan_out: Global___FanOutStatus | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["failure", b"failure", "output", b"output", "progress", b"progress", "schedule_time", b"schedule_time", "wake_time", b"wake_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "delivery", b"delivery", "failure", b"failure", "output", b"output", "progress", b"progress", "queue", b"queue", "schedule_time", b"schedule_time", "state", b"state", "step", b"step", "task", b"task", "wake_time", b"wake_time", "worker_id", b"worker_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["child", b"child", "failure", b"failure", "fan_out", b"fan_out", "output", b"output", "progress", b"progress", "schedule_time", b"schedule_time", "wake_time", b"wake_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "child", b"child", "delivery", b"delivery", "failure", b"failure", "fan_out", b"fan_out", "output", b"output", "progress", b"progress", "queue", b"queue", "schedule_time", b"schedule_time", "state", b"state", "step", b"step", "task", b"task", "wake_time", b"wake_time", "worker_id", b"worker_id"]) -> None: ...
 
 Global___StepStatus: typing_extensions.TypeAlias = StepStatus
+
+@typing.final
+class FanOutStatus(google.protobuf.message.Message):
+    """How far a step with `for_each` has come."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: builtins.int
+    BEGUN_FIELD_NUMBER: builtins.int
+    OPEN_FIELD_NUMBER: builtins.int
+    FAILED_FIELD_NUMBER: builtins.int
+    items: builtins.int
+    """Items of its list."""
+    begun: builtins.int
+    """Items that have begun, ended ones among them. They begin in the order of the list."""
+    open: builtins.int
+    """Items that have begun and not ended."""
+    failed: builtins.int
+    """Items that failed for good."""
+    def __init__(
+        self,
+        *,
+        items: builtins.int = ...,
+        begun: builtins.int = ...,
+        open: builtins.int = ...,
+        failed: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["begun", b"begun", "failed", b"failed", "items", b"items", "open", b"open"]) -> None: ...
+
+Global___FanOutStatus: typing_extensions.TypeAlias = FanOutStatus
