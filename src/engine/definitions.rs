@@ -1,14 +1,10 @@
 //! Definitions: deployed, found, and kept compiled while they are in use.
 
 use super::{Core, Engine, call::Error};
-use crate::domain::{
-    Timestamp,
-    definition::{Action, Definition},
-    version,
-};
+use crate::domain::{Timestamp, definition::Definition, version};
 use crate::store::{DefinitionRow, DefinitionStored, FindDefinition};
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -124,7 +120,7 @@ impl Engine {
             description: definition.description.to_string(),
             json: definition.to_json(),
             source,
-            contracts: contracts(&definition),
+            contracts: definition.contracts().into_iter().collect(),
             create_time: self.core.clock.now(),
         };
         let core = self.core.clone();
@@ -149,23 +145,4 @@ impl Engine {
         let row = self.core.store.definition(&find).await.map_err(Error::Store)?;
         row.ok_or_else(|| Error::DefinitionNotFound { name: name.into(), version: version.map(Into::into) })
     }
-}
-
-/// The task contracts that its steps use, each once.
-fn contracts(definition: &Definition) -> Vec<Arc<str>> {
-    let used: BTreeSet<Arc<str>> = definition
-        .steps
-        .iter()
-        .filter_map(|step| match &step.action {
-            Action::Task(task) => Some(task.contract.clone()),
-            Action::Compute(_)
-            | Action::Sleep(_)
-            | Action::Await(_)
-            | Action::Fail(_)
-            | Action::Child(_)
-            | Action::Signal(_)
-            | Action::ContinueAsNew(_) => None,
-        })
-        .collect();
-    used.into_iter().collect()
 }

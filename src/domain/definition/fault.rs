@@ -1,6 +1,6 @@
 //! What is wrong with a definition, and where.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 /// A fault of a definition, or a warning: something that is allowed but looks like a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,38 @@ pub struct Fault {
     pub line: u32,
     /// Column in the source from 1, in characters; 0 if there is none.
     pub column: u32,
+}
+
+/// Where something stands in the text that it was read from, for faults that are found later. It is no part of what it
+/// stands beside, so any two are equal.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Field path, as [`Fault::path`].
+    pub path: Arc<str>,
+    /// Line from 1; 0 if there is none.
+    pub line: u32,
+    /// Column from 1, in characters; 0 if there is none.
+    pub column: u32,
+}
+
+impl Place {
+    /// A fault of what stands here.
+    #[must_use]
+    pub fn fault(&self, code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Fault {
+        let (message, hint) = (message.into(), hint.into());
+        Fault { code, message, hint, path: self.path.to_string(), line: self.line, column: self.column }
+    }
+
+    /// A field of what stands here, with its place in the text.
+    pub(super) fn field(&self, name: &str) -> Self {
+        Self { path: Arc::from(format!("{}.{name}", self.path)), ..*self }
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The beginning of a text for a message: a long value would drown the rest, and may hold what logs must not.
@@ -77,7 +109,7 @@ pub mod code {
     pub const CONTRACT_UNDECLARED: &str = "CONTRACT_UNDECLARED";
     /// Warning: a contract under `tasks` that no step uses.
     pub const CONTRACT_UNUSED: &str = "CONTRACT_UNUSED";
-    /// A step waits for a signal that the definition does not declare.
+    /// A step or handler takes a signal that the definition does not declare.
     pub const SIGNAL_UNDECLARED: &str = "SIGNAL_UNDECLARED";
     /// Two steps of one id.
     pub const STEP_DUPLICATE: &str = "STEP_DUPLICATE";
@@ -85,8 +117,22 @@ pub mod code {
     pub const STEP_UNKNOWN: &str = "STEP_UNKNOWN";
     /// A step that needs itself.
     pub const STEP_SELF_REFERENCE: &str = "STEP_SELF_REFERENCE";
+    /// A step that cannot be seen from where it is named.
+    pub const STEP_OUT_OF_SCOPE: &str = "STEP_OUT_OF_SCOPE";
     /// Steps that need each other.
     pub const CYCLE: &str = "CYCLE";
+    /// A `continue_as_new` that does not come last.
+    pub const CONTINUE_AS_NEW_NOT_LAST: &str = "CONTINUE_AS_NEW_NOT_LAST";
+    /// A `workflow` that is not `name@range`.
+    pub const CHILD_INVALID: &str = "CHILD_INVALID";
+    /// A `workflow` of which no deployed version is in the range.
+    pub const CHILD_NOT_FOUND: &str = "CHILD_NOT_FOUND";
+    /// A signal to a step that starts no child, or whose child has ended by then.
+    pub const SIGNAL_TARGET_INVALID: &str = "SIGNAL_TARGET_INVALID";
+    /// A text that can be no URL of a request.
+    pub const HTTP_URL_INVALID: &str = "HTTP_URL_INVALID";
+    /// A header that a request cannot have.
+    pub const HTTP_HEADER_INVALID: &str = "HTTP_HEADER_INVALID";
     /// A step without an action.
     pub const ACTION_REQUIRED: &str = "ACTION_REQUIRED";
     /// A step with more than one action.
@@ -109,4 +155,10 @@ pub mod code {
     pub const SCHEMA_INVALID: &str = "SCHEMA_INVALID";
     /// Warning: a task that nothing ends if its worker never reports.
     pub const TASK_WITHOUT_TIMEOUT: &str = "TASK_WITHOUT_TIMEOUT";
+    /// Warning: a step whose work stays when the execution fails, in a definition that undoes that of others.
+    pub const COMPENSATION_GAP: &str = "COMPENSATION_GAP";
+    /// Warning: a compensation that never runs.
+    pub const COMPENSATION_UNREACHABLE: &str = "COMPENSATION_UNREACHABLE";
+    /// Warning: a handler that never runs.
+    pub const HANDLER_UNREACHABLE: &str = "HANDLER_UNREACHABLE";
 }

@@ -2,9 +2,10 @@
 
 use super::{
     duration,
-    expression::{CompileError, CompileErrorKind, Expression, References, Template, compile, whole},
-    fault::{Fault, code},
+    expression::{CompileError, CompileErrorKind, Expression, Template, compile, whole},
+    fault::{Fault, Place, code},
     node::{Mark, Node, Value},
+    references::{References, Refused},
     schema::Schema,
     source::locate,
 };
@@ -62,6 +63,13 @@ impl<'p> Path<'p> {
     }
 }
 
+impl Path<'_> {
+    /// The place of what stands here.
+    pub(super) fn at(&self, mark: Mark) -> Place {
+        Place { path: Arc::from(self.to_string()), line: mark.line, column: mark.column }
+    }
+}
+
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
@@ -77,6 +85,13 @@ impl fmt::Display for Path<'_> {
             Segment::Suffix(text) => f.write_str(text),
         }
     }
+}
+
+/// The words of an enum in files, its default first, with what each stands for; the message's values count from 1.
+pub(super) struct Words<T> {
+    /// What begins the message's names, in lower case.
+    pub(super) prefix: &'static str,
+    pub(super) values: [(&'static str, T); 2],
 }
 
 /// The fields of one object, under their names in snake case.
@@ -106,6 +121,23 @@ impl<'n> Fields<'n> {
 impl<'t> Checker<'t> {
     pub(super) fn new(source: &'t str, judges: bool) -> Self {
         Self { source, judges, faults: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Whether the text is a stored definition's: then what deploy has added is read, too.
+    pub(super) fn is_stored(&self) -> bool {
+        !self.judges
+    }
+
+    /// Records the fault of naming a step that is none, or not to be seen.
+    pub(super) fn refused(&mut self, node: &Node, path: &Path<'_>, id: &str, refused: Refused) {
+        let (code, message, hint) = match refused {
+            Refused::Own => {
+                (code::STEP_SELF_REFERENCE, format!("the step `{id}` names itself"), "name another step".to_owned())
+            }
+            Refused::Unknown { hint } => (code::STEP_UNKNOWN, format!("there is no step `{id}`"), hint),
+            Refused::OutOfScope { message, hint } => (code::STEP_OUT_OF_SCOPE, message, hint.to_owned()),
+        };
+        self.refuse(code, node.start, path, message, hint);
     }
 
     fn fault(code: &'static str, mark: Mark, path: &Path<'_>, message: String, hint: String) -> Fault {
@@ -151,6 +183,45 @@ impl<'t> Checker<'t> {
     ) {
         if self.judges && self.warnings.len() < FAULTS_MAX {
             self.warnings.push(Self::fault(code, mark, path, message.into(), hint.into()));
+        }
+    }
+
+    /// As [`Self::refuse`], of something that was read before.
+    pub(super) fn refuse_at(
+        &mut self,
+        code: &'static str,
+        place: &Place,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(place.fault(code, message, hint));
+        }
+    }
+
+    /// As [`Self::judge`], of something that was read before.
+    pub(super) fn judge_at(
+        &mut self,
+        code: &'static str,
+        place: &Place,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        if self.judges {
+            self.refuse_at(code, place, message, hint);
+        }
+    }
+
+    /// As [`Self::warn`], of something that was read before.
+    pub(super) fn warn_at(
+        &mut self,
+        code: &'static str,
+        place: &Place,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        if self.judges && self.warnings.len() < FAULTS_MAX {
+            self.warnings.push(place.fault(code, message, hint));
         }
     }
 
@@ -263,6 +334,46 @@ impl<'t> Checker<'t> {
                 None
             }
         }
+    }
+
+    /// A boolean.
+    pub(super) fn flag(&mut self, node: &Node, path: &Path<'_>) -> Option<bool> {
+        match &node.value {
+            Value::Bool(flag) => Some(*flag),
+            Value::Null | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Object(_) => {
+                self.mismatch(node, path, "a boolean");
+                None
+            }
+        }
+    }
+
+    /// The word of an enum, or its number: the value beside it.
+    pub(super) fn word<T: Copy>(&mut self, node: &Node, path: &Path<'_>, words: &Words<T>) -> Option<T> {
+        // ProtoJSON takes an enum's number as well.
+        let text = match &node.value {
+            Value::Text(text) | Value::Number(text) => text,
+            Value::Null | Value::Bool(_) | Value::List(_) | Value::Object(_) => {
+                self.mismatch(node, path, "a text");
+                return None;
+            }
+        };
+        let lower = text.to_ascii_lowercase();
+        let short = lower.strip_prefix(words.prefix).and_then(|rest| rest.strip_prefix('_')).unwrap_or(&lower);
+        if short == "unspecified" || short == "0" {
+            return Some(words.values[0].1);
+        }
+        let found =
+            words.values.iter().zip(1..).find(|((word, _), number)| *word == short || number.to_string() == short);
+        if let Some(((_, value), _)) = found {
+            return Some(*value);
+        }
+        let known = words.values.map(|(word, _)| word);
+        let hint = match nearest(short, known.into_iter()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("use one of {}", list(&known)),
+        };
+        self.refuse(code::ENUM_INVALID, node.start, path, format!("`{text}` is none of {}", list(&known)), hint);
+        None
     }
 
     /// A number, also of the texts `NaN` and `Infinity`, which are then out of every range.
@@ -387,6 +498,7 @@ impl<'t> Checker<'t> {
             CompileErrorKind::Template => code::TEMPLATE_INVALID,
             CompileErrorKind::UnknownStep => code::STEP_UNKNOWN,
             CompileErrorKind::OwnStep => code::STEP_SELF_REFERENCE,
+            CompileErrorKind::OutOfScope => code::STEP_OUT_OF_SCOPE,
         };
         let mark = locate(self.source, node.start, node.end, part, error.offset);
         self.refuse(code, mark, path, error.message.clone(), error.hint.clone());

@@ -8,20 +8,39 @@
 //! # Design
 //!
 //! Text becomes a tree with marks (`source`, `yaml`, `node`), the tree becomes the model in one pass (`parse`,
-//! `step`, `task`), which compiles schemas and expressions as it goes and collects faults; the graph is checked last. A field
-//! that equals its default is not written, neither to JSON nor into the hash, so a new field with a default changes
-//! no hash of a definition that does not use it.
+//! `step` and a file for each action), which compiles schemas and expressions as it goes and collects faults; what only
+//! the whole graph shows (`graph`, `continue_as_new`, `signal`, `coverage`) is checked last. A field that equals its
+//! default is not written, neither to JSON nor into the hash, so a new field with a default changes no hash of a
+//! definition that does not use it.
+//!
+//! What may be mentioned where is one table, in `references`. Compensations and handlers are steps like others, behind
+//! those under `steps` in one flat list, so units, tasks and timers need no second kind of step.
 
+mod action;
+mod child;
+mod compensate;
+mod continue_as_new;
+mod coverage;
 pub mod duration;
 mod expression;
+mod fail;
+mod fan_out;
 pub mod fault;
 mod fields;
 mod graph;
+mod handlers;
+mod http;
 mod model;
 mod node;
+mod outline;
 mod parse;
+mod range;
+mod references;
 mod render;
+mod retry;
 mod schema;
+mod signal;
+mod sleep;
 mod source;
 mod step;
 mod task;
@@ -33,11 +52,13 @@ pub use expression::{
     EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, ItemScope, Problem, Scope, StepLookup, StepView,
     Template,
 };
-pub use fault::Fault;
+pub use fault::{Fault, Place};
 pub use model::{
-    Action, Await, ChildStep, ContinueAsNew, Definition, Fail, ForEach, HTTP_CONTRACT, HTTP_QUEUE, Handlers, ITEMS_MAX,
-    Lifetime, OnError, PRIORITY_DEFAULT, Pin, QUEUE_DEFAULT, Role, STEPS_MAX, SignalStep, SignalTarget, Sleep, Step,
-    StepIndex, TaskContract, TaskStep, Unknown, VARIABLE_DEFAULT, Winding,
+    Action, Await, ChildStep, ContinueAsNew, Definition, Fail, ForEach, HTTP_CONTRACT, HTTP_QUEUE,
+    HTTP_TIMEOUT_DEFAULT, Handlers, ITEMS_MAX, Lifetime, OnError, PRIORITY_DEFAULT, Pin, QUEUE_DEFAULT, Role,
+    STEPS_MAX, SignalStep, SignalTarget, Sleep, Step, StepIndex, TaskContract, TaskStep, Unknown, VARIABLE_DEFAULT,
+    Winding,
 };
+pub use range::{RangeError, VersionRange};
 pub use schema::{Schema, SchemaError};
 pub use source::SOURCE_BYTES_MAX;

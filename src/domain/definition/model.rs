@@ -3,13 +3,19 @@
 use super::{
     duration,
     expression::{EvaluationError, Expression, Problem, Scope, Template},
-    fault::shorten,
+    fault::{Place, shorten},
+    range::VersionRange,
     schema::Schema,
 };
 use crate::domain::{Timestamp, json, retry::RetryPolicy};
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
-/// Most steps of a definition.
+/// Most steps under `steps`.
 pub const STEPS_MAX: usize = 10_000;
 
 /// Queue of a task that names none.
@@ -20,6 +26,9 @@ pub const HTTP_CONTRACT: &str = "orbit:http@1";
 
 /// Queue of `http` steps.
 pub const HTTP_QUEUE: &str = "orbit:http";
+
+/// Longest time of one request of an `http` step that says no `timeout`.
+pub const HTTP_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Name of the `for_each` variable where a step names none.
 pub const VARIABLE_DEFAULT: &str = "item";
@@ -94,7 +103,39 @@ impl Definition {
         }
     }
 
-    /// All steps with their indices, in the order of the text.
+    /// The steps under `steps`, whose indices are their positions.
+    #[must_use]
+    pub fn main(&self) -> &[Step] {
+        &self.steps[..self.steps.partition_point(|step| step.role == Role::Main)]
+    }
+
+    /// All children that units can start, each with the index of its step.
+    pub fn children(&self) -> impl Iterator<Item = (StepIndex, &ChildStep)> {
+        self.indexed().filter_map(|(index, step)| step.action.as_child().map(|child| (index, child)))
+    }
+
+    /// The definition with its children pinned: `pin` says what each stands for, `None` leaves it as it is. The hash,
+    /// of which pins are no part, stays.
+    #[must_use]
+    pub fn with_pins(mut self, mut pin: impl FnMut(&ChildStep) -> Option<Pin>) -> Self {
+        for step in &mut self.steps {
+            if let Action::Child(child) = &mut step.action
+                && let Some(pin) = pin(child)
+            {
+                child.pin = Some(pin);
+            }
+        }
+        self
+    }
+
+    /// The contracts for which it needs workers, each once: not that of `http` steps, which the server does itself.
+    #[must_use]
+    pub fn contracts(&self) -> BTreeSet<Arc<str>> {
+        let tasks = self.steps.iter().filter_map(|step| step.action.as_task());
+        tasks.filter(|task| *task.contract != *HTTP_CONTRACT).map(|task| task.contract.clone()).collect()
+    }
+
+    /// All steps with their indices, in the order of [`Definition::steps`].
     pub fn indexed(&self) -> impl Iterator<Item = (StepIndex, &Step)> {
         self.steps.iter().enumerate().map(|(position, step)| (StepIndex::new(position), step))
     }
@@ -102,8 +143,12 @@ impl Definition {
     /// The hash in lower-case hexadecimal.
     #[must_use]
     pub fn hash_hex(&self) -> String {
-        self.hash.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.hash)
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Position of a step in [`Definition::steps`].
@@ -120,7 +165,10 @@ impl StepIndex {
 
     /// The index of a position.
     pub(super) fn new(position: usize) -> Self {
-        Self(u32::try_from(position).expect("a definition has at most 10,000 steps"))
+        Self(
+            u32::try_from(position)
+                .expect("a definition has at most 10,000 steps, as many compensations, and 400 handlers"),
+        )
     }
 
     /// The position.
@@ -267,7 +315,12 @@ impl Step {
     /// The id that a person gave it: its unit's name without the role.
     #[must_use]
     pub fn short_id(&self) -> &str {
-        self.id.split_once(':').map_or(&*self.id, |(_, id)| id)
+        match self.role {
+            Role::Main => &self.id,
+            Role::Compensation { .. } | Role::Handler(_) | Role::OnEvent { .. } => {
+                self.id.split_once(':').map_or(&*self.id, |(_, id)| id)
+            }
+        }
     }
 }
 
@@ -292,16 +345,50 @@ pub enum Action {
     ContinueAsNew(ContinueAsNew),
 }
 
+impl Action {
+    /// The task, if it is one; an `http` step is.
+    #[must_use]
+    pub fn as_task(&self) -> Option<&TaskStep> {
+        match self {
+            Self::Task(task) => Some(task),
+            Self::Compute(_)
+            | Self::Sleep(_)
+            | Self::Await(_)
+            | Self::Fail(_)
+            | Self::Child(_)
+            | Self::Signal(_)
+            | Self::ContinueAsNew(_) => None,
+        }
+    }
+
+    /// The child, if it starts one.
+    #[must_use]
+    pub fn as_child(&self) -> Option<&ChildStep> {
+        match self {
+            Self::Child(child) => Some(child),
+            Self::Task(_)
+            | Self::Compute(_)
+            | Self::Sleep(_)
+            | Self::Await(_)
+            | Self::Fail(_)
+            | Self::Signal(_)
+            | Self::ContinueAsNew(_) => None,
+        }
+    }
+}
+
 /// Starts another workflow and waits for its end; the child's output is the step's.
 #[derive(Debug, PartialEq)]
 pub struct ChildStep {
     /// Name of the workflow.
     pub workflow: Arc<str>,
-    /// Which versions will do, as it was written (`^1`, `1.2.3`, `*`).
-    pub range: Arc<str>,
+    /// Which versions will do.
+    pub range: VersionRange,
     /// The version that the range stood for when the definition was deployed; `None` before the deploy. Not a part of
     /// the hash.
     pub pin: Option<Pin>,
+    /// Where `name@range` stands in the text.
+    pub place: Place,
     /// Template of the input; `None` gives null.
     pub input: Option<Template>,
     /// What happens after a failed attempt: each is a child of its own.
@@ -319,6 +406,14 @@ pub struct Pin {
     pub version: semver::Version,
     /// Hash.
     pub hash: [u8; 32],
+}
+
+impl Pin {
+    /// The hash in lower-case hexadecimal.
+    #[must_use]
+    pub fn hash_hex(&self) -> String {
+        hex(&self.hash)
+    }
 }
 
 /// Gives a signal to another execution. It succeeds, with output null, once the signal is durable there.

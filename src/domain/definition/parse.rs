@@ -1,18 +1,23 @@
 //! A definition from its tree.
 
 use super::{
-    expression::{References, Template},
-    fault::{Fault, code},
+    action::Context,
+    continue_as_new, coverage,
+    expression::Template,
+    fault::{Fault, Place, code},
     fields::{Checker, Fields, POSITIVE, Path, nearest},
-    graph,
-    model::{Action, Definition, Handlers, STEPS_MAX, Step, StepIndex, TaskContract},
+    graph::{self, Ancestors},
+    handlers,
+    model::{Definition, HTTP_CONTRACT, Role, STEPS_MAX, Step, StepIndex, TaskContract},
     node::{Node, Value},
+    outline,
+    references::{Ids, List, References},
     render,
     schema::Schema,
-    source, step,
+    signal, source, step,
 };
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -25,11 +30,28 @@ const LABELS_MAX: usize = 32;
 const LABEL_KEY_MAX: usize = 63;
 const LABEL_VALUE_MAX: usize = 255;
 
-/// Most characters of a name.
+/// Most characters of a name, and what to do about one that is none.
 const NAME_MAX: usize = 128;
+const NAME_HINT: &str = "1 to 128 characters of A-Z a-z 0-9 . _ -, the first a letter or digit";
 
-const DEFINITION_FIELDS: [&str; 11] =
-    ["name", "version", "description", "input", "output", "timeout", "labels", "tasks", "signals", "steps", "result"];
+/// Most queries.
+const QUERIES_MAX: usize = 100;
+
+const DEFINITION_FIELDS: [&str; 13] = [
+    "name",
+    "version",
+    "description",
+    "input",
+    "output",
+    "timeout",
+    "labels",
+    "tasks",
+    "signals",
+    "queries",
+    "steps",
+    "result",
+    "handlers",
+];
 
 impl Definition {
     /// Reads and checks a definition, YAML 1.2 or JSON. Returns it with its warnings.
@@ -105,27 +127,44 @@ fn build(checker: &mut Checker<'_>, root: &Node) -> Option<Definition> {
         checker.refuse(code::TOO_MANY, fields.mark("steps"), &steps_path, message, "split the workflow");
         return None;
     }
-    let ids = step_ids(checker, nodes, &steps_path);
-    let context = step::Context { ids: &ids, tasks: &tasks, signals: &signals };
+    let lists = handlers::find(checker, &fields, &path);
+    let ids = outline::ids(checker, nodes, &lists);
+    let context = Context { ids: &ids, tasks: &tasks, signals: &signals };
     let mut steps: Vec<Step> = Vec::with_capacity(nodes.len());
-    let mut places = Vec::with_capacity(nodes.len());
+    let mut places: Vec<Place> = Vec::with_capacity(nodes.len());
+    let mut answered = Vec::with_capacity(nodes.len());
+    let mut compensations = Vec::new();
     let mut complete = true;
     for (position, node) in nodes.iter().enumerate() {
-        match step::read(checker, node, &steps_path.index(position), StepIndex::new(position), &context) {
-            Some((step, place)) => {
-                steps.push(step);
-                places.push(place);
+        let index = StepIndex::new(position);
+        match step::read(checker, node, &steps_path.index(position), index, List::Main, Role::Main, &context) {
+            Some(read) => {
+                steps.push(read.step);
+                places.push(read.place);
+                answered.push(read.says_irreversible);
+                compensations.extend(read.compensation.map(|compensation| (index, compensation)));
             }
             None => complete = false,
         }
     }
-    let result = result(checker, &fields, &path, &ids);
-    warn_of_unused(checker, &fields, &path, &steps, &tasks);
-    // Indices are positions, so the graph of an incomplete list would name the wrong steps.
-    if !complete {
-        return None;
+    for (of, (step, place)) in compensations {
+        // Positions are indices only if all were read; otherwise the list is read for its faults.
+        if complete {
+            steps[of.position()].compensation = Some(StepIndex::new(steps.len()));
+        }
+        steps.push(step);
+        places.push(place);
     }
-    graph::connect(checker, &mut steps, &places);
+    let handlers = handlers::read(checker, &lists, &path, &context, &mut steps, &mut places);
+    let queries = queries(checker, &fields, &path, &ids);
+    let result = fields
+        .get("result")
+        .and_then(|node| checker.template(node, &path.field("result"), &mut References::of_head(&ids)));
+    warn_of_unused(checker, &fields, &path, &steps, &tasks);
+    let handlers = handlers.filter(|_| complete)?;
+    if graph::connect(checker, &mut steps, &places) {
+        check_graph(checker, &steps[..nodes.len()], &places, &answered);
+    }
     let mut definition = Definition {
         name: Arc::from(name?),
         version: version?,
@@ -136,8 +175,8 @@ fn build(checker: &mut Checker<'_>, root: &Node) -> Option<Definition> {
         labels,
         tasks,
         signals,
-        queries: BTreeMap::new(),
-        handlers: Handlers::default(),
+        queries,
+        handlers,
         by_id: StepIndex::sorted_by_id(&steps),
         steps,
         result,
@@ -145,6 +184,17 @@ fn build(checker: &mut Checker<'_>, root: &Node) -> Option<Definition> {
     };
     definition.hash = render::hash(&definition);
     Some(definition)
+}
+
+/// Checks what only the whole graph of the steps under `steps` shows.
+fn check_graph(checker: &mut Checker<'_>, steps: &[Step], places: &[Place], answered: &[bool]) {
+    if checker.is_stored() {
+        return;
+    }
+    let ancestors = Ancestors::of(steps);
+    continue_as_new::check(checker, steps, places, &ancestors);
+    signal::check(checker, steps, places, &ancestors);
+    coverage::check(checker, steps, places, answered, &ancestors);
 }
 
 /// A field that must be there.
@@ -182,17 +232,11 @@ pub(super) fn duration(
 pub(super) fn name(checker: &mut Checker<'_>, node: &Node, path: &Path<'_>, text: &str) {
     if !is_name(text) {
         let message = format!("`{text}` is not a name");
-        checker.judge(
-            code::NAME_INVALID,
-            node.start,
-            path,
-            message,
-            "1 to 128 characters of A-Z a-z 0-9 . _ -, the first a letter or digit",
-        );
+        checker.judge(code::NAME_INVALID, node.start, path, message, NAME_HINT);
     }
 }
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     text.len() <= NAME_MAX
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
@@ -313,13 +357,12 @@ fn signals(checker: &mut Checker<'_>, fields: &Fields<'_>, path: &Path<'_>) -> B
     for entry in checker.entries(fields.get("signals"), &path) {
         let path = path.key(&entry.key);
         if !is_name(&entry.key) {
-            let hint = "1 to 128 characters of A-Z a-z 0-9 . _ -, the first a letter or digit";
             checker.judge(
                 code::NAME_INVALID,
                 entry.mark,
                 &path,
                 format!("`{}` is not a signal's name", entry.key),
-                hint,
+                NAME_HINT,
             );
         }
         if let Some(schema) = checker.schema(&entry.node, &path) {
@@ -329,36 +372,29 @@ fn signals(checker: &mut Checker<'_>, fields: &Fields<'_>, path: &Path<'_>) -> B
     signals
 }
 
-/// Ids of the steps, before any is read: an expression may mention a step that stands further down.
-fn step_ids<'n>(checker: &mut Checker<'_>, nodes: &'n [Node], path: &Path<'_>) -> HashMap<&'n str, StepIndex> {
-    let mut ids = HashMap::with_capacity(nodes.len());
-    for (position, node) in nodes.iter().enumerate() {
-        let Some(Node { value: Value::Text(id), start, .. }) = node.get("id") else { continue };
-        if let Some(first) = ids.get(&**id).copied() {
-            let StepIndex(first) = first;
-            let message = format!("the id `{id}` is taken by `steps[{first}]`");
-            checker.refuse(
-                code::STEP_DUPLICATE,
-                *start,
-                &path.index(position).field("id"),
-                message,
-                "give each step an id of its own",
-            );
-        } else {
-            ids.insert(&**id, StepIndex::new(position));
-        }
-    }
-    ids
-}
-
-fn result(
+fn queries(
     checker: &mut Checker<'_>,
     fields: &Fields<'_>,
     path: &Path<'_>,
-    ids: &HashMap<&str, StepIndex>,
-) -> Option<Template> {
-    let mut references = References { steps: ids, own: None, signal: false, mentioned: Vec::new() };
-    fields.get("result").and_then(|node| checker.template(node, &path.field("result"), &mut references))
+    ids: &Ids<'_>,
+) -> BTreeMap<Arc<str>, Template> {
+    let path = path.field("queries");
+    let entries = checker.entries(fields.get("queries"), &path);
+    if entries.len() > QUERIES_MAX {
+        let message = format!("{} queries; a definition may have {QUERIES_MAX}", entries.len());
+        checker.judge(code::TOO_MANY, fields.mark("queries"), &path, message, "let one query give several values");
+    }
+    let mut queries = BTreeMap::new();
+    for entry in entries {
+        let path = path.key(&entry.key);
+        if !is_name(&entry.key) {
+            let message = format!("`{}` is not a query's name", entry.key);
+            checker.judge(code::NAME_INVALID, entry.mark, &path, message, NAME_HINT);
+        }
+        let template = checker.template(&entry.node, &path, &mut References::of_head(ids));
+        queries.extend(template.map(|template| (Arc::from(&*entry.key), template)));
+    }
+    queries
 }
 
 fn warn_of_unused(
@@ -370,16 +406,9 @@ fn warn_of_unused(
 ) {
     let used: HashSet<&str> = steps
         .iter()
-        .filter_map(|step| match &step.action {
-            Action::Task(task) => Some(&*task.contract),
-            Action::Compute(_)
-            | Action::Sleep(_)
-            | Action::Await(_)
-            | Action::Fail(_)
-            | Action::Child(_)
-            | Action::Signal(_)
-            | Action::ContinueAsNew(_) => None,
-        })
+        .filter_map(|step| step.action.as_task())
+        .map(|task| &*task.contract)
+        .filter(|contract| *contract != HTTP_CONTRACT)
         .collect();
     let path = path.field("tasks");
     for contract in tasks.keys().filter(|contract| !used.contains(&***contract)) {

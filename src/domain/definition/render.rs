@@ -5,7 +5,11 @@
 use super::{
     duration,
     expression::{Template, canonical_text},
-    model::{Action, Definition, OnError, PRIORITY_DEFAULT, QUEUE_DEFAULT, Sleep, Step, TaskStep},
+    http::method_default,
+    model::{
+        Action, ChildStep, Definition, ForEach, HTTP_CONTRACT, HTTP_TIMEOUT_DEFAULT, OnError, PRIORITY_DEFAULT,
+        QUEUE_DEFAULT, Role, SignalStep, SignalTarget, Sleep, Step, StepIndex, TaskStep, Unknown, VARIABLE_DEFAULT,
+    },
     node::{Entry, Node, Value},
     schema::Schema,
 };
@@ -94,26 +98,100 @@ impl Renderer {
             let signals = definition.signals.iter().map(|(name, schema)| (Box::from(&**name), schema.source().clone()));
             object.set("signals", Node::object(signals));
         }
-        let steps = definition.steps.iter().map(|step| self.step(definition, step));
+        if !definition.queries.is_empty() {
+            let queries = definition.queries.iter().map(|(name, query)| (Box::from(&**name), self.template(query)));
+            object.set("queries", Node::object(queries));
+        }
+        let steps = definition.main().iter().map(|step| self.step(definition, step));
         object.set("steps", Node::made(Value::List(steps.collect())));
         if let Some(result) = &definition.result {
             object.set("result", self.template(result));
         }
+        let handlers = self.handlers(definition);
+        if !handlers.0.is_empty() {
+            object.set("handlers", handlers.done());
+        }
         object.done()
+    }
+
+    fn handlers(&self, definition: &Definition) -> Object {
+        let mut object = Object::default();
+        let handlers = &definition.handlers;
+        let mut list = |field: &str, indices: &[StepIndex], render: &dyn Fn(&Step) -> Node| {
+            if !indices.is_empty() {
+                let steps = indices.iter().map(|index| render(definition.step(*index)));
+                object.set(field, Node::made(Value::List(steps.collect())));
+            }
+        };
+        let plain = |step: &Step| self.step(definition, step);
+        list("failure", &handlers.failure, &plain);
+        list("cancel", &handlers.cancel, &plain);
+        list("timeout", &handlers.timeout, &plain);
+        list("onEvent", &handlers.on_event, &|step| {
+            let Role::OnEvent { signal, predicate } = &step.role else {
+                unreachable!("every step of the list takes a signal")
+            };
+            let mut object = Object::default();
+            object.text("signal", signal);
+            if let Some(predicate) = predicate {
+                object.text("match", predicate.source());
+            }
+            object.set("step", self.step(definition, step));
+            object.done()
+        });
+        object
     }
 
     fn step(&self, definition: &Definition, step: &Step) -> Node {
         let mut object = Object::default();
-        object.text("id", &step.id);
+        object.text("id", step.short_id());
         if !step.needs.is_empty() {
-            let needs = step.needs.iter().map(|need| Node::text(&definition.step(*need).id));
+            let needs = step.needs.iter().map(|need| Node::text(definition.step(*need).short_id()));
             object.set("needs", Node::made(Value::List(needs.collect())));
         }
         if let Some(when) = &step.when {
             object.text("when", when.source());
         }
-        match &step.action {
-            Action::Task(task) => self.task(&mut object, task),
+        if let Some(for_each) = &step.for_each {
+            self.for_each(&mut object, for_each);
+        }
+        self.action(&mut object, definition, &step.action);
+        match step.on_error {
+            OnError::Fail => {}
+            OnError::Continue => object.text("onError", "ON_ERROR_CONTINUE"),
+        }
+        if let Some(compensation) = step.compensation {
+            object.set("compensate", self.compensation(definition, definition.step(compensation)));
+        }
+        if step.irreversible {
+            object.set("irreversible", Node::made(Value::Bool(true)));
+        }
+        object.done()
+    }
+
+    fn for_each(&self, object: &mut Object, for_each: &ForEach) {
+        object.set("forEach", self.template(&for_each.items));
+        if *for_each.variable != *VARIABLE_DEFAULT {
+            object.text("as", &for_each.variable);
+        }
+        if let Some(max) = for_each.parallel_max {
+            object.set("maxParallel", number(max.to_string()));
+        }
+    }
+
+    fn compensation(&self, definition: &Definition, step: &Step) -> Node {
+        let mut object = Object::default();
+        self.action(&mut object, definition, &step.action);
+        if let Role::Compensation { unknown: Unknown::Skip, .. } = step.role {
+            object.text("unknown", "UNKNOWN_SKIP");
+        }
+        object.done()
+    }
+
+    fn action(&self, object: &mut Object, definition: &Definition, action: &Action) {
+        match action {
+            Action::Task(task) if *task.contract == *HTTP_CONTRACT => self.http(object, task),
+            Action::Task(task) => self.task(object, task),
             Action::Compute(template) => object.set("compute", self.template(template)),
             Action::Sleep(sleep) => {
                 let (field, template) = match sleep {
@@ -139,15 +217,69 @@ impl Renderer {
                 }
                 object.set("fail", inner.done());
             }
-            Action::Child(_) | Action::Signal(_) | Action::ContinueAsNew(_) => {
-                unreachable!("no definition that is read has such a step")
+            Action::Child(child) => self.child(object, child),
+            Action::Signal(signal) => object.set("signal", self.signal(definition, signal)),
+            Action::ContinueAsNew(next) => {
+                let mut inner = Object::default();
+                if let Some(input) = &next.input {
+                    inner.set("input", self.template(input));
+                }
+                object.set("continueAsNew", inner.done());
             }
         }
-        match step.on_error {
-            OnError::Fail => {}
-            OnError::Continue => object.text("onError", "ON_ERROR_CONTINUE"),
+    }
+
+    fn child(&self, object: &mut Object, child: &ChildStep) {
+        object.text("workflow", &format!("{}@{}", child.workflow, child.range));
+        if let Some(input) = &child.input {
+            object.set("input", self.template(input));
+        }
+        if let Some(retry) = retry(&child.retry) {
+            object.set("retry", retry);
+        }
+        object.duration("timeout", child.timeout);
+        object.duration("totalTimeout", child.total_timeout);
+        // Which version a range stands for is no part of what the author meant.
+        if let (false, Some(pin)) = (self.canonical, &child.pin) {
+            let mut inner = Object::default();
+            inner.text("version", &pin.version.to_string());
+            inner.text("hash", &pin.hash_hex());
+            object.set("pin", inner.done());
+        }
+    }
+
+    fn signal(&self, definition: &Definition, signal: &SignalStep) -> Node {
+        let mut object = Object::default();
+        match &signal.to {
+            SignalTarget::Execution(id) => object.set("execution", self.template(id)),
+            SignalTarget::Parent => object.set("parent", Node::made(Value::Bool(true))),
+            SignalTarget::Child(step) => object.text("child", definition.step(*step).short_id()),
+        }
+        object.text("name", &signal.name);
+        if let Some(payload) = &signal.payload {
+            object.set("payload", self.template(payload));
         }
         object.done()
+    }
+
+    fn http(&self, object: &mut Object, task: &TaskStep) {
+        if let Some(input) = &task.input {
+            let mut request = self.template(input);
+            if let Value::Object(members) = &mut request.value {
+                let default = method_default(members.iter().any(|member| *member.key == *"body"));
+                let is_default = |node: &Node| matches!(&node.value, Value::Text(method) if **method == *default);
+                members.retain(|member| *member.key != *"method" || !is_default(&member.node));
+            }
+            object.set("http", request);
+        }
+        if let Some(retry) = retry(&task.retry) {
+            object.set("retry", retry);
+        }
+        object.duration("timeout", task.timeout.filter(|timeout| *timeout != HTTP_TIMEOUT_DEFAULT));
+        object.duration("totalTimeout", task.total_timeout);
+        if task.priority != PRIORITY_DEFAULT {
+            object.set("priority", number(task.priority.to_string()));
+        }
     }
 
     fn task(&self, object: &mut Object, task: &TaskStep) {

@@ -1,24 +1,27 @@
 //! Parses and type-checks sources with the library.
 
 use super::{compile::CompileError, function};
-use crate::domain::definition::fields::{list, nearest};
+use crate::domain::definition::{
+    VARIABLE_DEFAULT,
+    fields::{list, nearest},
+    references::References,
+};
 use cel_core::{CelType, CheckErrorKind, Env, Expr, Spanned, SpannedExpr};
 use std::sync::LazyLock;
 
-/// The names that every expression can mention.
-const NAMES: [&str; 3] = ["input", "steps", "execution"];
+/// What stands for the `for_each` variable, whatever its name: no source can write this.
+const VARIABLE: &str = "@item";
 
-/// The names and functions of every expression, without and with `signal`.
-static ENVIRONMENTS: LazyLock<[Env; 2]> = LazyLock::new(|| {
+/// Every name and function. Which names a place may mention is found when the tree is compiled.
+static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
     let functions = function::declare(Env::with_standard_library());
-    let plain = NAMES.into_iter().fold(functions, |environment, name| environment.with_variable(name, CelType::Dyn));
-    let with_signal = plain.clone().with_variable("signal", CelType::Dyn);
-    [plain, with_signal]
+    let names = ["input", "steps", "execution", "signal", "event", "failure", VARIABLE];
+    names.into_iter().fold(functions, |environment, name| environment.with_variable(name, CelType::Dyn))
 });
 
 /// Parses and type-checks.
-pub(super) fn parse(source: &str, with_signal: bool) -> Result<SpannedExpr, Vec<CompileError>> {
-    let environment = &ENVIRONMENTS[usize::from(with_signal)];
+pub(super) fn parse(source: &str, references: &References<'_>) -> Result<SpannedExpr, Vec<CompileError>> {
+    let environment = &*ENVIRONMENT;
     let error = |message: String, offset: usize| CompileError::expression(offset.min(source.len()), message);
     let parsed = environment.parse(source);
     let root = match parsed.ast {
@@ -27,12 +30,11 @@ pub(super) fn parse(source: &str, with_signal: bool) -> Result<SpannedExpr, Vec<
         _ => return Err(parsed.errors.into_iter().map(|fault| error(fault.message, fault.span.start)).collect()),
     };
     let mut checked = root.clone();
-    let mut next_id = i64::MAX / 2;
-    loosen(&mut checked, &mut next_id);
+    Loosener { variable: references.variable, next_id: i64::MAX / 2 }.node(&mut checked);
     let faults = environment.check(&checked).errors;
     let mut errors: Vec<CompileError> = faults
         .iter()
-        .map(|fault| CompileError { hint: hint(&fault.kind), ..error(fault.message(), fault.span.start) })
+        .map(|fault| CompileError { hint: hint(&fault.kind, references), ..error(fault.message(), fault.span.start) })
         .collect();
     // What is said second about one place follows from what was said first.
     errors.dedup_by_key(|error| error.offset);
@@ -40,31 +42,62 @@ pub(super) fn parse(source: &str, with_signal: bool) -> Result<SpannedExpr, Vec<
 }
 
 /// What to do about an unknown name.
-fn hint(kind: &CheckErrorKind) -> String {
+fn hint(kind: &CheckErrorKind, references: &References<'_>) -> String {
     match kind {
-        CheckErrorKind::UndeclaredReference { name, .. } => match nearest(name, NAMES.into_iter()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("in scope are {}; names of functions are CEL's", list(&NAMES)),
-        },
+        CheckErrorKind::UndeclaredReference { name, .. } => {
+            let names = references.names();
+            match nearest(name, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if name == VARIABLE_DEFAULT => "a step with `for_each` has an item".to_owned(),
+                None => format!("in scope are {}; names of functions are CEL's", list(&names)),
+            }
+        }
         _ => String::new(),
     }
 }
 
-/// Wraps each `a[b]` as `dyn(a[b])`, for the type checker only: it takes an element of something dynamic for one of an
-/// unknown but fixed type, and refuses its fields.
-fn loosen(node: &mut SpannedExpr, next_id: &mut i64) {
-    for child in children(node) {
-        loosen(child, next_id);
+/// Makes a tree fit the type checker, which alone reads it.
+struct Loosener<'a> {
+    /// Name of the `for_each` variable.
+    variable: Option<&'a str>,
+    next_id: i64,
+}
+
+impl Loosener<'_> {
+    fn node(&mut self, node: &mut SpannedExpr) {
+        for child in children(node) {
+            self.node(child);
+        }
+        match &mut node.node {
+            Expr::Ident(name) | Expr::RootIdent(name) => self.rename(name),
+            Expr::Comprehension(comprehension) => {
+                self.rename(&mut comprehension.iter_var);
+                self.rename(&mut comprehension.iter_var2);
+            }
+            Expr::Bind { var_name, .. } => self.rename(var_name),
+            Expr::Index { .. } => self.wrap(node),
+            _ => {}
+        }
     }
-    if matches!(node.node, Expr::Index { .. }) {
+
+    /// Wraps `a[b]` as `dyn(a[b])`: the checker takes an element of something dynamic for one of an unknown but fixed
+    /// type, and refuses its fields.
+    fn wrap(&mut self, node: &mut SpannedExpr) {
         let span = node.span.clone();
         let mut make = |expr: Expr| {
-            *next_id += 1;
-            Spanned::new(*next_id, expr, span.clone())
+            self.next_id += 1;
+            Spanned::new(self.next_id, expr, span.clone())
         };
         let function = Box::new(make(Expr::Ident("dyn".to_owned())));
         let index = std::mem::replace(node, make(Expr::Null));
         node.node = Expr::Call { expr: function, args: vec![index] };
+    }
+
+    /// Gives the `for_each` variable the name that is declared, and so does for what hides it.
+    fn rename(&self, name: &mut String) {
+        if self.variable == Some(name.as_str()) {
+            VARIABLE.clone_into(name);
+        }
     }
 }
 
@@ -86,7 +119,11 @@ fn children(node: &mut SpannedExpr) -> Vec<&mut SpannedExpr> {
         Expr::Binary { left, right, .. } => vec![&mut **left, &mut **right],
         Expr::Ternary { cond, then_expr, else_expr } => vec![&mut **cond, &mut **then_expr, &mut **else_expr],
         Expr::Index { expr, index, .. } => vec![&mut **expr, &mut **index],
-        Expr::Call { expr, args } => std::iter::once(&mut **expr).chain(args).collect(),
+        Expr::Call { expr, args } => {
+            // The name of a function is none of a variable.
+            let is_name = matches!(expr.node, Expr::Ident(_) | Expr::RootIdent(_));
+            (!is_name).then_some(&mut **expr).into_iter().chain(args).collect()
+        }
         Expr::Struct { type_name, fields } => {
             std::iter::once(&mut **type_name).chain(fields.iter_mut().map(|field| &mut field.value)).collect()
         }

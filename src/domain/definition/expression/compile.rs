@@ -6,19 +6,18 @@ use super::{
     nesting::{self, DEPTH_MAX},
     path::{Path, Root, Segment},
 };
-use crate::domain::definition::{StepIndex, fields::nearest};
+use crate::domain::definition::{
+    fields::list,
+    references::{References, Refused},
+};
 use cel_core::{BinaryOp, ComprehensionData, Expr, SpannedExpr, UnaryOp, Value};
 use std::{
-    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
 /// Most comprehensions (`map`, `filter`, `all`, …) one inside the body of another.
 const LOOPS_MAX: usize = 2;
-
-/// Most names that a misspelt one is compared with.
-const SUGGESTED_AMONG_MAX: usize = 1_000;
 
 /// Why an expression does not compile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +43,8 @@ pub(in crate::domain::definition) enum CompileErrorKind {
     UnknownStep,
     /// It mentions the step that it belongs to.
     OwnStep,
+    /// It mentions a step that cannot be seen from there.
+    OutOfScope,
 }
 
 impl CompileError {
@@ -56,18 +57,16 @@ impl CompileError {
     pub(super) fn template(offset: usize, message: impl Into<String>) -> Self {
         Self { message: message.into(), offset, hint: String::new(), kind: CompileErrorKind::Template }
     }
-}
 
-/// What the expressions of one place may mention, and what they did.
-pub(in crate::domain::definition) struct References<'a> {
-    /// The steps by their ids.
-    pub(in crate::domain::definition) steps: &'a HashMap<&'a str, StepIndex>,
-    /// The step that the expressions belong to.
-    pub(in crate::domain::definition) own: Option<StepIndex>,
-    /// Whether `signal` is in scope.
-    pub(in crate::domain::definition) signal: bool,
-    /// The steps that were mentioned, in order, with repeats.
-    pub(in crate::domain::definition) mentioned: Vec<StepIndex>,
+    /// A mention of a step that is none, or not to be seen.
+    fn mention(offset: usize, id: &str, refused: Refused) -> Self {
+        let (kind, message, hint) = match refused {
+            Refused::Own => (CompileErrorKind::OwnStep, format!("the step `{id}` mentions itself"), String::new()),
+            Refused::Unknown { hint } => (CompileErrorKind::UnknownStep, format!("there is no step `{id}`"), hint),
+            Refused::OutOfScope { message, hint } => (CompileErrorKind::OutOfScope, message, hint.to_owned()),
+        };
+        Self { message, offset, hint, kind }
+    }
 }
 
 /// A compiled expression.
@@ -149,7 +148,7 @@ pub(in crate::domain::definition) fn compile(
     nesting::check(source)
         .map_err(|deep| fail(deep.at, format!("the expression is nested more than {DEPTH_MAX} deep")))?;
     // A bug of the library in some odd source may cost that source its definition, not the server its life.
-    let parsed = catch_unwind(AssertUnwindSafe(|| check::parse(source, references.signal)));
+    let parsed = catch_unwind(AssertUnwindSafe(|| check::parse(source, references)));
     let root = parsed.map_err(|_| fail(0, "the expression cannot be compiled".to_owned()))??;
     let mut compiler = Compiler { references, paths: Vec::new(), locals: Vec::new(), loops: 0, errors: Vec::new() };
     let code = compiler.node(&root, 0);
@@ -281,7 +280,33 @@ impl Compiler<'_, '_> {
         };
         let (root, taken) = match name {
             "input" => (Root::Input, 0),
-            "signal" if self.references.signal => (Root::Signal, 0),
+            "signal" | "event" | "failure" if !self.references.names().contains(&name) => {
+                let hint = match name {
+                    "signal" => "`signal` is seen by the `match` of an `await`",
+                    "event" => "`event` is seen by the steps under `handlers.on_event`",
+                    _ => "`failure` is seen by the other steps under `handlers`",
+                };
+                let error = CompileError::expression(node.span.start, format!("`{name}` is not in scope here"));
+                self.errors.push(CompileError { hint: hint.to_owned(), ..error });
+                return Some(None);
+            }
+            "signal" => (Root::Signal, 0),
+            "event" => (Root::Event, 0),
+            "failure" => match member(0) {
+                Some(field) if !FAILURE_FIELDS.contains(&field) => {
+                    self.fail(node, format!("a failure has {}", list(&FAILURE_FIELDS)));
+                    return Some(None);
+                }
+                Some(_) | None => (Root::Failure, 0),
+            },
+            _ if self.references.variable == Some(name) => match member(0) {
+                Some("value") => (Root::ItemValue, 1),
+                Some("index") => (Root::ItemIndex, 1),
+                Some(_) | None => {
+                    self.fail(node, format!("an item has `{name}.value` and `{name}.index`"));
+                    return Some(None);
+                }
+            },
             "execution" => match member(0) {
                 Some("id") => (Root::ExecutionId, 1),
                 Some("run") => (Root::ExecutionRun, 1),
@@ -296,21 +321,13 @@ impl Compiler<'_, '_> {
                     self.fail(node, "name the step: `steps.ID.output`, `steps.ID.error` or `steps.ID.state`");
                     return Some(None);
                 };
-                let Some(step) = self.references.steps.get(id).copied() else {
-                    let hint = match nearest(id, self.references.steps.keys().copied().take(SUGGESTED_AMONG_MAX)) {
-                        Some(near) => format!("did you mean `{near}`?"),
-                        None => "name a step of this definition".to_owned(),
-                    };
-                    let error = CompileError::expression(node.span.start, format!("there is no step `{id}`"));
-                    self.errors.push(CompileError { hint, kind: CompileErrorKind::UnknownStep, ..error });
-                    return Some(None);
+                let step = match self.references.mention(id) {
+                    Ok(step) => step,
+                    Err(refused) => {
+                        self.errors.push(CompileError::mention(node.span.start, id, refused));
+                        return Some(None);
+                    }
                 };
-                if self.references.own == Some(step) {
-                    let error = CompileError::expression(node.span.start, format!("the step `{id}` mentions itself"));
-                    self.errors.push(CompileError { kind: CompileErrorKind::OwnStep, ..error });
-                    return Some(None);
-                }
-                self.references.mentioned.push(step);
                 let root = match member(1) {
                     Some("output") => Root::Output(step),
                     Some("error") => Root::Error(step),
@@ -412,8 +429,12 @@ impl Compiler<'_, '_> {
     }
 }
 
+/// What `failure` has.
+const FAILURE_FIELDS: [&str; 4] = ["code", "message", "details", "unit"];
+
 /// Names of types, for `type(x) == int`.
-const TYPES: [&str; 10] = ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
+pub(super) const TYPES: [&str; 10] =
+    ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
 
 /// The name that a chain of fields and constant indices begins with, and the chain.
 fn chain(node: &SpannedExpr) -> Option<(&str, Vec<Segment>)> {

@@ -119,6 +119,10 @@ impl Evaluator<'_, '_> {
             | Root::Error(_)
             | Root::State(_)
             | Root::Signal
+            | Root::Event
+            | Root::Failure
+            | Root::ItemValue
+            | Root::ItemIndex
             | Root::ExecutionId
             | Root::ExecutionRun
             | Root::ExecutionStartTime => path.find(self.scope).and_then(|text| value::read(&text, self.budget)),

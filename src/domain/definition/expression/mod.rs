@@ -20,6 +20,7 @@ mod check;
 mod compile;
 mod evaluate;
 mod function;
+mod name;
 mod nesting;
 mod path;
 mod template;
@@ -27,7 +28,8 @@ mod template;
 mod tests;
 mod value;
 
-pub(super) use compile::{CompileError, CompileErrorKind, References, compile};
+pub(super) use compile::{CompileError, CompileErrorKind, compile};
+pub(super) use name::is_variable;
 pub use template::Template;
 pub(super) use template::{canonical_text, whole};
 
@@ -206,7 +208,11 @@ impl Expression {
                 path::Root::Input => Some(scope.input),
                 path::Root::Output(step) => scope.steps.step(step).output,
                 path::Root::Signal => scope.signal,
+                path::Root::Event => scope.event,
                 path::Root::Error(_)
+                | path::Root::Failure
+                | path::Root::ItemValue
+                | path::Root::ItemIndex
                 | path::Root::State(_)
                 | path::Root::ExecutionId
                 | path::Root::ExecutionRun

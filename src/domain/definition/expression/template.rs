@@ -5,7 +5,7 @@
 //! digit.
 
 use super::{
-    Budget, EvaluationError, Expression, Form, Problem, References, Scope, append_raw,
+    Budget, EvaluationError, Expression, Form, Problem, Scope, append_raw,
     compile::{CompileError, compile},
     nesting::string_end,
 };
@@ -14,6 +14,7 @@ use crate::domain::{
     definition::{
         fault::shorten,
         node::{Node, Value},
+        references::References,
     },
     json,
 };
@@ -82,6 +83,22 @@ impl Template {
         match &self.root {
             Part::Constant(payload) => Some(payload),
             Part::Whole(_) | Part::Text(_) | Part::List(_) | Part::Object(_) => None,
+        }
+    }
+
+    /// The text of a member of an object, if it stands there as it is.
+    pub(in crate::domain::definition) fn member(&self, key: &str) -> Option<&str> {
+        match &self.source.get(key)?.value {
+            Value::Text(text) => Some(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// What kind of value it gives, as people say it; `None` if only the evaluation can tell.
+    pub(in crate::domain::definition) fn kind(&self) -> Option<&'static str> {
+        match &self.root {
+            Part::Whole(_) => None,
+            Part::Constant(_) | Part::Text(_) | Part::List(_) | Part::Object(_) => Some(self.source.kind()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use sha2::Digest as _;
 
 #[test]
 fn texts_of_one_meaning_have_one_hash() {
@@ -36,6 +37,13 @@ fn texts_of_one_meaning_have_one_hash() {
     }
 }
 
+/// All that the first release of the language knew.
+const FIRST: &str = "name: n\nversion: 1.0.0-rc.1\ndescription: \"a \\\"b\\\"\"\nlabels: {k: v}\ntimeout: 90s\ninput: true\noutput: {}\ntasks: {x@1: {input: {type: integer}}, y@1: }\nsignals: {go: {}}\nsteps:\n\
+        - {id: a, compute: null}\n- {id: b, compute: 12345678901234567890123}\n- {id: c, sleep: {for: '${ input }'}}\n- {id: d, sleep: {until: '2026-01-01T00:00:00Z'}}\n\
+        - {id: e, await: {signal: go, match: \"signal.x == '}'\", timeout: 5s}, when: 'true // yes'}\n- {id: f, fail: {code: NO, message: 'x ${ input.y }'}, on_error: continue}\n- {id: g, fail: {code: NO}}\n\
+        - {id: h, task: x@1, input: [1.0, '$${x}'], language: go, queue: q, priority: 5, timeout: 1s, queue_timeout: 2s, total_timeout: 3s, heartbeat_timeout: 1s, retry: {max_attempts: 1, initial_interval: 0s, backoff_coefficient: 3.5, max_interval: 1ms, jitter: 1, non_retryable: [A]}}\n\
+        - {id: i, task: y@1, needs: [h]}\nresult: {a: '${ steps.i.error }'}\n";
+
 #[test]
 fn the_hash_of_the_format_does_not_change() {
     // Deployed definitions are compared by it: another value here breaks every redeploy of an unchanged file.
@@ -46,13 +54,28 @@ fn the_hash_of_the_format_does_not_change() {
 }
 
 #[test]
+fn what_was_deployed_before_keeps_its_json_and_its_hash() {
+    let digest = |text: &str| sha2::Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    for (source, hash, json) in [
+        (
+            FIRST,
+            "cc29dc8ac9a6d3f9a54a4bb805addfd2f033801d3a6d697516442b7e8d835794",
+            "e602c70994ebc519bbb54f5a56495fe217e6d82e0b299d6c8d17f4cb4469491b",
+        ),
+        (
+            ORDER,
+            "5b65a949fdee504ac5dba35c9c06d7599f4563ec96eaf3e9bf87fe13d71ab9a1",
+            "77b6e0ba6d7d01498f32961ebc23e1ddb5722928a4f87a4294df241554324355",
+        ),
+    ] {
+        let definition = parse(source);
+        assert_eq!((&*definition.hash_hex(), &*digest(&definition.to_json())), (hash, json));
+    }
+}
+
+#[test]
 fn json_gives_the_same_definition_and_hash() {
-    let all = "name: n\nversion: 1.0.0-rc.1\ndescription: \"a \\\"b\\\"\"\nlabels: {k: v}\ntimeout: 90s\ninput: true\noutput: {}\ntasks: {x@1: {input: {type: integer}}, y@1: }\nsignals: {go: {}}\nsteps:\n\
-        - {id: a, compute: null}\n- {id: b, compute: 12345678901234567890123}\n- {id: c, sleep: {for: '${ input }'}}\n- {id: d, sleep: {until: '2026-01-01T00:00:00Z'}}\n\
-        - {id: e, await: {signal: go, match: \"signal.x == '}'\", timeout: 5s}, when: 'true // yes'}\n- {id: f, fail: {code: NO, message: 'x ${ input.y }'}, on_error: continue}\n- {id: g, fail: {code: NO}}\n\
-        - {id: h, task: x@1, input: [1.0, '$${x}'], language: go, queue: q, priority: 5, timeout: 1s, queue_timeout: 2s, total_timeout: 3s, heartbeat_timeout: 1s, retry: {max_attempts: 1, initial_interval: 0s, backoff_coefficient: 3.5, max_interval: 1ms, jitter: 1, non_retryable: [A]}}\n\
-        - {id: i, task: y@1, needs: [h]}\nresult: {a: '${ steps.i.error }'}\n";
-    for source in [ORDER, all] {
+    for source in [ORDER, FIRST] {
         let definition = parse(source);
         let json = definition.to_json();
         assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());

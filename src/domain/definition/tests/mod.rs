@@ -2,6 +2,7 @@
 
 mod faults;
 mod form;
+mod language;
 mod limits;
 
 use super::*;

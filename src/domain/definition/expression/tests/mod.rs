@@ -4,8 +4,12 @@ mod bounds;
 mod templates;
 
 use super::*;
-use crate::domain::definition::{node::Node, source};
-use std::collections::HashMap;
+use crate::domain::definition::{
+    Place,
+    node::Node,
+    references::{Ids, Known, List, References},
+    source,
+};
 
 const INPUT: &str = r#"{ "n": 2, "big": 9007199254740993, "huge": 12345678901234567890123, "unsigned": 18446744073709551615,
     "price": 1.50, "text": "é\"x", "flag": false, "nothing": null, "empty": {}, "none": [], "zero": 0, "blank": "",
@@ -32,7 +36,7 @@ struct World {
     input: Payload,
     signal: Payload,
     steps: Steps,
-    ids: HashMap<&'static str, StepIndex>,
+    ids: Ids<'static>,
 }
 
 impl World {
@@ -50,7 +54,14 @@ impl World {
                     unit: "second".into(),
                 },
             },
-            ids: HashMap::from([("first", StepIndex(0)), ("second", StepIndex(1)), ("third", StepIndex(2))]),
+            ids: [("first", List::Main), ("second", List::Main), ("third", List::Main), ("later", List::OnEvent)]
+                .into_iter()
+                .zip(0..)
+                .map(|((id, list), index)| {
+                    let place = Place { path: "steps".into(), line: 1, column: 1 };
+                    (id, Known { index: StepIndex(index), list, is_child: false, place })
+                })
+                .collect(),
         }
     }
 
@@ -68,7 +79,9 @@ impl World {
     }
 
     fn references(&self) -> References<'_> {
-        References { steps: &self.ids, own: None, signal: true, mentioned: Vec::new() }
+        let mut references = References::of_head(&self.ids);
+        references.signal = true;
+        references
     }
 
     fn compile(&self, source: &str) -> Result<Expression, Vec<CompileError>> {
@@ -303,16 +316,15 @@ fn bad_sources_do_not_compile() {
     assert!(world.compile(&"1".repeat(EXPRESSION_BYTES_MAX + 1)).is_err());
     let error = world.compile("steps.frist.output").unwrap_err().remove(0);
     assert_eq!(error.hint, "did you mean `first`?");
-    let mut references = References { own: Some(StepIndex(0)), ..world.references() };
+    let mut references = References::of_step(&world.ids, List::Main, StepIndex(0));
     assert_eq!(compile("steps.first.output", &mut references).unwrap_err()[0].kind, CompileErrorKind::OwnStep);
-    let mut references = References { signal: false, ..world.references() };
     assert!(compile("signal.by", &mut references).is_err());
 }
 
 #[test]
 fn expressions_tell_which_steps_they_mention() {
     let world = World::new(INPUT);
-    let mut references = world.references();
+    let mut references = References::of_step(&world.ids, List::Main, StepIndex(9));
     compile("has(steps.third.error) ? steps.first.output : steps.first.state", &mut references).unwrap();
-    assert_eq!(references.mentioned, [StepIndex(2), StepIndex(0), StepIndex(0)]);
+    assert_eq!(references.needs, [StepIndex(2), StepIndex(0), StepIndex(0)]);
 }
