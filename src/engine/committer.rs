@@ -3,6 +3,8 @@
 //! - All appends that wait in a lane are written in one transaction with one sync; while it is being synced the next
 //!   gather. There is no artificial delay.
 //! - An answer leaves after the commit, never before.
+//! - What waits behind a batch that the store cannot take fails with it: a store that is silent keeps each caller waiting
+//!   for as long as one commit may take, not for as many as are in front of it.
 //! - Of all batches under way, no two appends go to the same execution (its lane follows from its key, and a mailbox
 //!   has one commit in flight) or make the same id (its lane follows from the id, and the second one waits for the
 //!   next batch, where the fence refuses it).
@@ -109,7 +111,11 @@ async fn write(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Job>) {
             }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, appends = size, "commit failed");
-                for answer in answers {
+                let behind = waiting
+                    .drain(..)
+                    .map(|job| job.done)
+                    .chain(std::iter::from_fn(|| Some(queue.try_recv().ok()?.done)));
+                for answer in answers.into_iter().chain(behind) {
                     let _ = answer.send(Err(Error::Store(error.clone())));
                 }
             }

@@ -195,6 +195,16 @@ impl Mailbox {
         }
     }
 
+    /// Takes what somebody waits for an answer to.
+    pub(super) fn take_asked(&self) -> Vec<Item> {
+        let mut inner = self.lock();
+        let (asked, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut inner.queue)
+            .into_iter()
+            .partition(|item| matches!(item, Item::Command { .. } | Item::Read { .. }));
+        inner.queue = rest.into();
+        asked
+    }
+
     /// Gives back the state that is committed.
     pub(super) fn end(&self, hot: Box<Hot>) {
         self.lock().hot = Some(hot);

@@ -3,6 +3,7 @@
 //! - In a shared store an answer that writes nothing is given only after the state's number was compared with the
 //!   store's, by a look that began after the question came. All that wait go into one look; while it runs the next
 //!   gather. An append needs none: the fence is its check.
+//! - What waits behind a look that fails, fails with it: nobody waits for longer than one look may take.
 //! - Whatever somebody watches is looked at once a second, so that lost news of other nodes cost no more than that.
 //!
 //! In a store of this node's own there is nothing to look for, and nothing of this runs.
@@ -66,7 +67,8 @@ async fn look(store: Arc<dyn Store>, mut queue: mpsc::Receiver<Question>) {
             }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, executions = keys.len(), "probe failed");
-                for question in waiting.drain(..) {
+                let behind = std::iter::from_fn(|| queue.try_recv().ok());
+                for question in waiting.drain(..).chain(behind) {
                     let _ = question.answer.send(Err(Error::Store(error.clone())));
                 }
             }

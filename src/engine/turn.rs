@@ -14,7 +14,7 @@ use super::{
     mailbox::{Hot, Item, Mailbox},
 };
 use crate::domain::{Command, DeliveryRef, EndReason, Outcome, TaskToken, Timestamp, decide::Context};
-use crate::store::{ExecutionKey, ReadyUnit, Target};
+use crate::store::{self, ExecutionKey, ReadyUnit, Target};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// How often a batch is decided again after another writer was first.
@@ -79,7 +79,7 @@ impl Core {
                 Ok(hot) => hot,
                 Err(error) => {
                     self.cache.drop_state(key);
-                    return self.refuse(key, items, &error);
+                    return self.refuse(mailbox, items, &error);
                 }
             };
             // One time for both: a check that becomes due while the rows are read is not judged by them.
@@ -88,7 +88,7 @@ impl Core {
                 Ok(checks) => checks,
                 Err(error) => {
                     self.put_to_rest(mailbox, loaded);
-                    return self.refuse(key, items, &error);
+                    return self.refuse(mailbox, items, &error);
                 }
             };
             if is_alone && items.len() > 1 {
@@ -102,7 +102,7 @@ impl Core {
             let Ok(answers) = decided else {
                 self.cache.drop_state(key);
                 if items.len() == 1 {
-                    return self.give_up(key, items).await;
+                    return self.give_up(mailbox, items).await;
                 }
                 is_alone = true;
                 continue;
@@ -122,13 +122,13 @@ impl Core {
                     }
                     Err(error) => {
                         self.put_to_rest(mailbox, loaded);
-                        return self.refuse(key, items, &error);
+                        return self.refuse(mailbox, items, &error);
                     }
                 }
             }
             if draft.level() > self.level() {
                 self.cache.drop_state(key);
-                return self.refuse(key, items, &Error::LevelTooHigh);
+                return self.refuse(mailbox, items, &Error::LevelTooHigh);
             }
 
             let row = &loaded.row;
@@ -155,7 +155,7 @@ impl Core {
                 }
                 Err(error) => {
                     self.cache.drop_state(key);
-                    return self.refuse(key, items, &error);
+                    return self.refuse(mailbox, items, &error);
                 }
             }
         }
@@ -366,7 +366,12 @@ impl Core {
     }
 
     /// Answers each item with an error.
-    fn refuse(&self, key: ExecutionKey, items: Vec<Item>, error: &Error) {
+    fn refuse(&self, mailbox: &Mailbox, mut items: Vec<Item>, error: &Error) {
+        let key = mailbox.key();
+        if let Error::Store(store::Error::Unavailable(_)) = error {
+            // Who came meanwhile has waited, too; a turn of their own could keep them as long again.
+            items.extend(mailbox.take_asked());
+        }
         // What is not there, or set aside, need not be looked at again; all else is.
         let is_final = matches!(error, Error::ExecutionNotFound { .. } | Error::Quarantined { .. } | Error::Internal);
         // A unit that only other nodes can dispatch now is left to them until the pool is next read.
@@ -388,7 +393,8 @@ impl Core {
     }
 
     /// One item alone makes deciding panic.
-    async fn give_up(&self, key: ExecutionKey, items: Vec<Item>) {
+    async fn give_up(&self, mailbox: &Mailbox, items: Vec<Item>) {
+        let key = mailbox.key();
         tracing::error!(execution = key.0, "deciding panicked; the command was refused and the state dropped");
         if items.iter().any(|item| matches!(item, Item::Wake { .. }))
             && let Err(error) = self.store.quarantine(key, "deciding a wake-up panicked").await
@@ -396,7 +402,7 @@ impl Core {
             tracing::warn!(execution = key.0, %error, "setting aside failed");
             self.timers.note(key, Some(self.clock.now() + self.config.retry_pause));
         }
-        self.refuse(key, items, &Error::Internal);
+        self.refuse(mailbox, items, &Error::Internal);
     }
 
     /// Waits for the second half of a pause at least, all of it at most.

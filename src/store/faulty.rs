@@ -39,6 +39,8 @@ pub enum Fate {
     FailsAfter,
     /// It works, and takes this long in tokio's time (half before the work and half after it).
     Takes(Duration),
+    /// It fails with [`Error::Unavailable`] and changes nothing, after so long in tokio's time: a store that is silent.
+    FailsLate(Duration),
     /// It does its work and never answers: what a process that is killed then would see.
     Hangs,
 }
@@ -46,8 +48,8 @@ pub enum Fate {
 /// Decides what becomes of each call.
 pub type Plan = Box<dyn FnMut(Call<'_>) -> Fate + Send>;
 
-/// Decides what becomes of news from other nodes: one that [`Fate::FailsBefore`] is lost, one that
-/// [`Fate::FailsAfter`] comes twice, one that [`Fate::Takes`] long comes late, with those behind it; with
+/// Decides what becomes of news from other nodes: one that [`Fate::FailsBefore`] or [`Fate::FailsLate`] is lost, one
+/// that [`Fate::FailsAfter`] comes twice, one that [`Fate::Takes`] long comes late, with those behind it; with
 /// [`Fate::Hangs`] the connection dies in silence, and nothing comes any more.
 pub type HearPlan = Box<dyn FnMut(&Heard) -> Fate + Send>;
 
@@ -107,6 +109,10 @@ impl Faulty {
                 pass(time / 2).await;
                 answer
             }
+            Fate::FailsLate(time) => {
+                pass(time).await;
+                Err(injected("in silence"))
+            }
             Fate::Hangs => {
                 let _ = work.await;
                 std::future::pending().await
@@ -133,7 +139,7 @@ async fn pass_on(mut heard: mpsc::Receiver<Heard>, mut plan: HearPlan, sender: m
     while let Some(news) = heard.recv().await {
         let copies = match plan(&news) {
             Fate::Works => 1,
-            Fate::FailsBefore => 0,
+            Fate::FailsBefore | Fate::FailsLate(_) => 0,
             Fate::FailsAfter => 2,
             Fate::Takes(time) => {
                 pass(time).await;

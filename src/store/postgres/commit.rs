@@ -3,7 +3,7 @@
 //! - One execution's conflict fails that append alone: its history row does not come back, and nothing of it is written.
 //! - Where it is not known whether a batch was written (a lost connection, a limit that passed), it is written again, on a new
 //!   connection: what stands there already is recognised by its `batch_id`. So is what failed because another transaction stood
-//!   in its way. After some seconds it is given up as [`Error::Unavailable`], and the same batch may be committed again.
+//!   in its way. Within the limit of an operation it is given up as [`Error::Unavailable`], and the same batch may be committed again.
 //! - A statement that is under way when its node dies, stops or is cut off ends by itself: there is no transaction that could
 //!   stay open.
 //!
@@ -121,10 +121,10 @@ impl AtWork<'_> {
 
     /// Writes a part, as often as it takes and makes sense.
     async fn write(&mut self, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
-        let mut tries = Tries::default();
+        let mut tries = Tries::within(self.committers.connector.limit());
         loop {
-            let limit = self.committers.connector.limit();
-            let written = timeout(limit, self.write_once(appends)).await.unwrap_or_else(|_| Err(error::no_answer()));
+            let written =
+                timeout(tries.left(), self.write_once(appends)).await.unwrap_or_else(|_| Err(error::no_answer()));
             let cause = match written {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(cause) => cause,

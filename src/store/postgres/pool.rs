@@ -127,7 +127,7 @@ impl Connections {
                 connections.put_back(turn, connection);
                 Ok(answer)
             };
-            connections.within_limit(read).await
+            connections.within(connections.connector.limit(), read).await
         });
         read.await.map_err(error::from_sqlx)
     }
@@ -140,9 +140,9 @@ impl Connections {
     {
         let connections = self.clone();
         let written = unbroken(async move {
-            let mut tries = Tries::default();
+            let mut tries = Tries::within(connections.connector.limit());
             loop {
-                match connections.within_limit(connections.write_once(&work)).await {
+                match connections.within(tries.left(), connections.write_once(&work)).await {
                     Err(cause) if error::is_of_the_moment(&cause) && tries.wait().await => {}
                     answer => return answer,
                 }
@@ -165,8 +165,8 @@ impl Connections {
         Ok(answer)
     }
 
-    async fn within_limit<T>(&self, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-        let answer = timeout(self.connector.limit(), work).await.unwrap_or_else(|_| Err(error::no_answer()));
+    async fn within<T>(&self, limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+        let answer = timeout(limit, work).await.unwrap_or_else(|_| Err(error::no_answer()));
         // Each of the others would be found dead by another caller.
         if answer.as_ref().is_err_and(error::is_of_the_server) {
             self.idle().clear();

@@ -1,10 +1,12 @@
 //! Several engines on one store: each decides by its own memory, and none is wrong for what another has written.
 //!
 //! - [`turns`], [`watching`] and [`starts`] tell one story each; [`random`] checks what any client may rely on, whatever
-//!   the order of its calls and the nodes that they go to; [`cost`] counts what a node asks of the store for it.
+//!   the order of its calls and the nodes that they go to; [`cost`] counts what a node asks of the store for it;
+//!   [`silence`] measures how long callers wait for a store that says nothing.
 
 mod cost;
 mod random;
+mod silence;
 mod starts;
 mod turns;
 mod watching;
