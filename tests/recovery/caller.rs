@@ -100,10 +100,10 @@ impl Caller {
 
     /// Sees one execution from its start to its end, unless it is told to stop waiting.
     pub(crate) async fn live(&mut self, key: u64, plan: Plan, stop: &CancellationToken) {
-        let mut life = Life { key, plan, start: Start::Unknown, signals: Vec::new(), stop: None, end: None };
+        let mut life = Life::begun(key, plan);
         if let Some(start) = self.start(&life).await {
             let id = start.id.clone();
-            life.start = Start::Accepted { id: start.id, uid: start.uid, request_id: start_request(&life).request_id };
+            life.start = accepted(&life, start);
             self.act(&id, &mut life).await;
             tokio::select! {
                 end = self.wait(&id) => life.end = end,
@@ -113,7 +113,8 @@ impl Caller {
         self.journal.life(life);
     }
 
-    async fn start(&mut self, life: &Life) -> Option<StartExecutionResponse> {
+    /// Starts the execution of a life, as often as it takes where that is safe. Nothing if nobody knows what came of it.
+    pub(crate) async fn start(&mut self, life: &Life) -> Option<StartExecutionResponse> {
         let request = start_request(life);
         let is_safe = !request.id.is_empty() || !request.request_id.is_empty();
         let admin = &self.admin;
@@ -147,7 +148,7 @@ impl Caller {
     }
 
     /// Does what the plan wants done from outside.
-    async fn act(&mut self, id: &str, life: &mut Life) {
+    pub(crate) async fn act(&mut self, id: &str, life: &mut Life) {
         match life.plan.clone() {
             Plan::Signals { items, .. } => {
                 for (index, item) in items.into_iter().enumerate() {
@@ -228,6 +229,11 @@ impl Caller {
             }
         }
     }
+}
+
+/// What the answer to a life's start tells.
+pub(crate) fn accepted(life: &Life, answer: StartExecutionResponse) -> Start {
+    Start::Accepted { id: answer.id, uid: answer.uid, request_id: start_request(life).request_id }
 }
 
 /// The start call of a life; the same each time, and with or without what makes a repeat safe.

@@ -13,7 +13,7 @@ use crate::{
     run::Serve,
     server::Options,
 };
-use node::Node;
+use node::{Node, address_in};
 use orbit::proto::admin::CountExecutionsRequest;
 use sqlx::{Connection as _, PgConnection};
 use std::{
@@ -61,6 +61,53 @@ impl Cluster {
     /// The database, past all proxies.
     pub(crate) fn url(&self) -> String {
         postgres::with_database(self.database.url(), DATABASE)
+    }
+
+    /// Makes a standby of the database that has all that is acknowledged from now on, and answers with it.
+    pub(crate) async fn add_standby(&mut self) -> PrivateServer {
+        let standby = tokio::task::block_in_place(|| self.database.start_standby());
+        let mut connection = PgConnection::connect(&self.url()).await.unwrap();
+        let begin = Instant::now();
+        // Once it has caught up, no commit has to wait for that.
+        for state in ["async", "sync"] {
+            if state == "sync" {
+                self.database.set("synchronous_standby_names", Some("*"));
+            }
+            loop {
+                let query = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = $1";
+                let count: i64 = sqlx::query_scalar(query).bind(state).fetch_one(&mut connection).await.unwrap();
+                if count == 1 {
+                    break;
+                }
+                assert!(begin.elapsed() < PATIENCE, "the standby is not {state}\n{}", standby.log_tail());
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        standby
+    }
+
+    /// Leads every node to a standby and promotes it. Answers with the server that it stands in for, and with a moment at
+    /// which it took no writes yet, a few milliseconds before it did.
+    pub(crate) async fn fail_over(&mut self, standby: PrivateServer) -> (PrivateServer, Instant) {
+        let target = address_in(standby.url());
+        self.nodes.iter().for_each(|node| node.back.lead_to(target));
+        let mut connection = PgConnection::connect(standby.url()).await.unwrap();
+        let promoted = tokio::task::spawn_blocking(move || {
+            standby.promote();
+            standby
+        });
+        let mut last = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let query = sqlx::query_scalar("SELECT pg_is_in_recovery()");
+            let is_standby: bool = query.fetch_one(&mut connection).await.unwrap();
+            if !is_standby {
+                break;
+            }
+            last = asked;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        (std::mem::replace(&mut self.database, promoted.await.unwrap()), last)
     }
 
     /// Waits until every node answers from the database.

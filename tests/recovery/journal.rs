@@ -44,6 +44,13 @@ pub(crate) struct Life {
     pub(crate) end: Option<End>,
 }
 
+impl Life {
+    /// One of which nothing is known yet.
+    pub(crate) fn begun(key: u64, plan: Plan) -> Self {
+        Self { key, plan, start: Start::Unknown, signals: Vec::new(), stop: None, end: None }
+    }
+}
+
 /// What a start call came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Start {

@@ -100,7 +100,7 @@ fn shared_server() -> &'static str {
     let (url, _) = SERVER.get_or_init(|| match std::env::var(SHARED) {
         Ok(url) => (url, None),
         Err(_) => {
-            let (url, _, guard) = Guard::start();
+            let (url, _, guard) = Guard::start(None);
             (url, Some(guard))
         }
     });
@@ -115,12 +115,13 @@ struct Guard {
 }
 
 impl Guard {
-    /// Starts a server and answers with its URL, its folder and its guard.
-    fn start() -> (String, PathBuf, Self) {
+    /// Starts a server, as a standby of the one with this URL if there is one, and answers with its URL, its folder and its
+    /// guard.
+    fn start(primary: Option<&str>) -> (String, PathBuf, Self) {
+        let mut command = Command::new(script());
+        command.arg("private").args(primary).stdin(Stdio::piped()).stdout(Stdio::piped());
         // In a process group of its own: Ctrl-C, or the end of the terminal, is for the tests.
-        let started =
-            Command::new(script()).arg("private").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
-        let mut child = started.expect("scripts/postgres runs");
+        let mut child = command.process_group(0).spawn().expect("scripts/postgres runs");
         let input = child.stdin.take();
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let mut line =
@@ -164,7 +165,16 @@ pub(crate) struct PrivateServer {
 impl PrivateServer {
     /// Makes a cluster and starts it.
     pub(crate) fn start() -> Self {
-        let (url, folder, guard) = Guard::start();
+        Self::of(Guard::start(None))
+    }
+
+    /// Copies this cluster and starts the copy, which follows this one until it is promoted, with none of the settings that
+    /// were changed here.
+    pub(crate) fn start_standby(&self) -> Self {
+        Self::of(Guard::start(Some(&self.url)))
+    }
+
+    fn of((url, folder, guard): (String, PathBuf, Guard)) -> Self {
         let base = fs::read_to_string(settings(&folder)).expect("the script wrote them");
         Self { url, folder, base, overrides: BTreeMap::new(), _guard: guard }
     }
@@ -191,6 +201,11 @@ impl PrivateServer {
             assert!(begin.elapsed() < PATIENCE, "the server does not start");
             std::thread::sleep(Duration::from_millis(200));
         }
+    }
+
+    /// Makes a standby take writes. Answers soon after it does.
+    pub(crate) fn promote(&self) {
+        assert!(self.script(&["promote"], &[]), "the standby is not promoted");
     }
 
     /// SIGKILL of every process, as when the machine is lost.

@@ -23,10 +23,9 @@ pub(crate) struct Node {
 impl Node {
     /// A node that is not started yet.
     pub(super) async fn beside(database: &str, options: Options) -> Self {
-        let (before, after) = database.split_once("127.0.0.1:").expect("the tests' server is on loopback");
-        let (port, name) = after.split_once('/').expect("the URL names a database");
-        let back = Proxy::to(SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))).await;
-        let database = Some(format!("{before}{}/{name}", back.address()));
+        let target = address_in(database);
+        let back = Proxy::to(target).await;
+        let database = Some(database.replace(&target.to_string(), &back.address().to_string()));
         let server = Server::new(Options { database, ..options });
         let front = Proxy::to(server.address()).await;
         Self { server, front, back }
@@ -63,4 +62,11 @@ impl Node {
     pub(super) async fn stop(&mut self) {
         self.server.stop().await;
     }
+}
+
+/// Where the database with this URL listens.
+pub(super) fn address_in(url: &str) -> SocketAddr {
+    let (_, after) = url.split_once("127.0.0.1:").expect("the tests' servers are on loopback");
+    let (port, _) = after.split_once('/').expect("the URL names a database");
+    SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))
 }

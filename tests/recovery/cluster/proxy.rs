@@ -45,7 +45,7 @@ pub(crate) struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    target: SocketAddr,
+    target: Mutex<SocketAddr>,
     rule: watch::Sender<Rule>,
     connections: Mutex<Vec<Weak<Connection>>>,
 }
@@ -65,6 +65,7 @@ impl Proxy {
     pub(crate) async fn to(target: SocketAddr) -> Self {
         let address = free_address();
         let listener = TcpListener::bind(address).await.unwrap();
+        let target = Mutex::new(target);
         let shared = Arc::new(Shared { target, rule: watch::Sender::new(Rule::Carry), connections: Mutex::default() });
         let serving = tokio::spawn(serve(Arc::clone(&shared), address, listener));
         Self { address, shared, serving }
@@ -73,6 +74,11 @@ impl Proxy {
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Leads new connections to another address from now on, as a name does that was given to another machine.
+    pub(crate) fn lead_to(&self, target: SocketAddr) {
+        *self.shared.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
     /// Goes by this rule from now on, for connections that are there too.
@@ -111,6 +117,10 @@ impl Drop for Proxy {
 impl Shared {
     fn connections(&self) -> MutexGuard<'_, Vec<Weak<Connection>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn target(&self) -> SocketAddr {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn alive(&self) -> Vec<Arc<Connection>> {
@@ -160,7 +170,7 @@ async fn connect(shared: Arc<Shared>, client: TcpStream) {
     }
     let carried = async {
         passable(&shared, &connection).await;
-        let target = TcpStream::connect(shared.target).await?;
+        let target = TcpStream::connect(shared.target()).await?;
         // Both wait for nothing: what comes small leaves small.
         client.set_nodelay(true)?;
         target.set_nodelay(true)?;
@@ -299,6 +309,21 @@ mod tests {
         };
         client.write_all(b"again").await.unwrap();
         hears(&mut client, b"again").await;
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_leads_elsewhere_does_so_for_new_connections() {
+        let (proxy, other) = (echo().await, echo().await);
+        let mut old = TcpStream::connect(proxy.address()).await.unwrap();
+        old.write_all(b"one").await.unwrap();
+        hears(&mut old, b"one").await;
+        proxy.lead_to(other.address());
+        other.set(Rule::Silent);
+        let mut new = TcpStream::connect(proxy.address()).await.unwrap();
+        new.write_all(b"two").await.unwrap();
+        old.write_all(b"three").await.unwrap();
+        hears(&mut old, b"three").await;
+        hears_nothing(&mut new).await;
     }
 
     #[tokio::test]
