@@ -3,13 +3,18 @@
 //! - Items begin in the order of the list, at most `max_parallel` at once; each is a unit with attempts, timeouts and an
 //!   undo of its own. What does not fit into a decision begins in the next one.
 //! - One that fails for good ends the execution; with `on_error: continue`, or in a handler, the others go on.
+//! - A list without items gives `[]`. Null in the place of a step that was skipped skips this one too; any other null is a
+//!   mistake.
 //! - When all have ended the step does: its output is the list of theirs, in the order of the items, null for those that
 //!   failed.
 
 use super::Decision;
 use crate::domain::definition::{ForEach, ITEMS_MAX, OnError, StepIndex};
-use crate::domain::state::{NotItems, UnitKey, places};
+use crate::domain::state::{NotItems, Status, UnitKey, places};
 use crate::domain::{EventKind, PAYLOAD_BYTES_MAX, SkipReason, code};
+
+/// Characters of what is no list that a message shows.
+const SHOWN_MAX: usize = 50;
 
 impl Decision<'_> {
     /// Begins a step with `for_each`.
@@ -23,11 +28,12 @@ impl Decision<'_> {
                 let unit = self.name(key);
                 self.emit(EventKind::FanOutStarted { unit, items });
             }
-            Err(NotItems::NoList) if items.as_str().trim_ascii() == "null" => {
+            Err(NotItems::NoList) if items.as_str() == "null" && self.is_upstream_skipped(key) => {
                 self.skip(key, SkipReason::NothingUpstream);
             }
             Err(NotItems::NoList) => {
-                self.fail_unit_with(key, code::EXPRESSION_FAILED, "`for_each` gives no list, but something else");
+                let shown: String = items.as_str().chars().take(SHOWN_MAX).collect();
+                self.fail_unit_with(key, code::EXPRESSION_FAILED, format!("`for_each` gives no list, but `{shown}`"));
             }
             Err(NotItems::TooMany) => {
                 self.fail_unit_with(
@@ -37,6 +43,12 @@ impl Decision<'_> {
                 );
             }
         }
+    }
+
+    /// Whether a step that this one needs was skipped, so that a null in its place means that there is nothing.
+    fn is_upstream_skipped(&self, key: UnitKey) -> bool {
+        let needs = &self.state.step(key.step).needs;
+        needs.iter().any(|need| self.state.unit(UnitKey::of(*need)).status == Status::Skipped)
     }
 
     /// Begins the next item.

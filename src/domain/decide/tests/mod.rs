@@ -5,7 +5,10 @@
 
 mod begin;
 mod cancel;
+mod compensation;
+mod fan_out;
 mod flow;
+mod handler;
 mod property;
 mod request;
 mod signal;
@@ -355,9 +358,8 @@ impl Run {
         }
         let now: BTreeMap<_, _> = self.state.waiting().map(|waiting| (waiting.unit.clone(), waiting)).collect();
         assert_eq!(self.told, now, "the journal is complete");
-        if self.state.phase() != Phase::Running {
-            assert!(now.is_empty(), "nothing waits for a worker any longer");
-        }
+        let lives = |unit: &Unit| self.state.find(unit).is_some_and(|key| self.state.is_live(key.step));
+        assert!(now.keys().all(lives), "only what may go on waits for a worker");
         // Nothing is due once it is closed, and everything has ended.
         if self.state.is_closed() {
             assert_eq!(self.state.deadline(), None);
