@@ -79,6 +79,8 @@ fn step(key: ExecutionKey, number: u64) -> Append {
         state: None,
         wake: WakeChange::Keep,
         snapshot: None,
+        begins_run: None,
+        deletion: None,
     }
 }
 

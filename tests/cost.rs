@@ -162,6 +162,7 @@ fn start(workflow: &str, id: &str) -> StartExecution {
         input_digest: input_digest(workflow, "{}"),
         labels: BTreeMap::new(),
         request: None,
+        id_reuse: orbit::engine::IdReuse::Reject,
         trace_parent: "".into(),
     }
 }

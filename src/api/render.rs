@@ -21,6 +21,7 @@ pub(super) fn state(state: ExecutionState) -> proto::execution::State {
         ExecutionState::Cancelled => proto::execution::State::Cancelled,
         ExecutionState::TimedOut => proto::execution::State::TimedOut,
         ExecutionState::Terminated => proto::execution::State::Terminated,
+        ExecutionState::Paused => proto::execution::State::Paused,
     }
 }
 
@@ -29,7 +30,7 @@ pub(super) fn execution_row(row: &ExecutionRow) -> proto::Execution {
     proto::Execution {
         id: row.id.to_string(),
         uid: row.uid.to_string(),
-        run: 1,
+        run: count(row.run),
         workflow: row.workflow.to_string(),
         version: row.version.to_string(),
         definition_hash: wire::event::hex(&row.definition_hash),

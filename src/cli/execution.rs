@@ -198,7 +198,7 @@ pub(super) fn state_cell(state: State) -> Cell {
     let tone = match state {
         State::Unspecified => Tone::Plain,
         State::Running => Tone::Busy,
-        State::WindingDown | State::Cancelled | State::Terminated => Tone::Warning,
+        State::Paused | State::WindingDown | State::Cancelled | State::Terminated => Tone::Warning,
         State::Succeeded => Tone::Good,
         State::Failed | State::TimedOut => Tone::Bad,
     };

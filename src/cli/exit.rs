@@ -90,7 +90,7 @@ impl Exit {
     /// The code for an execution that was waited for; none while it is open.
     pub(super) fn of_state(state: State) -> Option<Self> {
         match state {
-            State::Unspecified | State::Running | State::WindingDown => None,
+            State::Unspecified | State::Running | State::Paused | State::WindingDown => None,
             State::Succeeded => Some(Self::Ok),
             State::Failed => Some(Self::ExecutionFailed),
             State::Cancelled | State::Terminated => Some(Self::ExecutionCancelled),

@@ -60,6 +60,7 @@ enum StateArgument {
     Cancelled,
     TimedOut,
     Terminated,
+    Paused,
 }
 
 /// Lists the sessions of workers.
@@ -120,6 +121,7 @@ impl StateArgument {
             Self::Cancelled => State::Cancelled,
             Self::TimedOut => State::TimedOut,
             Self::Terminated => State::Terminated,
+            Self::Paused => State::Paused,
         }
     }
 

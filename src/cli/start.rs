@@ -8,7 +8,9 @@ use super::{
     output::Output,
     wait::{self, Interrupt, Waiting},
 };
-use crate::proto::admin::{StartExecutionRequest, StartExecutionResponse, admin_service_client::AdminServiceClient};
+use crate::proto::admin::{
+    IdReusePolicy, StartExecutionRequest, StartExecutionResponse, admin_service_client::AdminServiceClient,
+};
 use std::time::Duration;
 use tonic::transport::Channel;
 
@@ -38,6 +40,9 @@ pub(super) struct Start {
     /// Label; may be given again
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
+    /// What may be done if another execution has the id
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = IdReuse::Reject)]
+    id_reuse: IdReuse,
     /// Makes the call safe to repeat: the same id again finds what the first call did [default: a new one]
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
@@ -45,6 +50,27 @@ pub(super) struct Start {
     waiting: Waiting,
     #[command(flatten)]
     connection: Connection,
+}
+
+/// What may be done if another execution has the id.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum IdReuse {
+    /// Find one with the same workflow and input, else refuse
+    Reject,
+    /// Take the place of a closed one
+    AllowWhenClosed,
+    /// Take its place, and terminate it if it is open
+    TerminateRunning,
+}
+
+impl From<IdReuse> for IdReusePolicy {
+    fn from(reuse: IdReuse) -> Self {
+        match reuse {
+            IdReuse::Reject => Self::Reject,
+            IdReuse::AllowWhenClosed => Self::AllowWhenClosed,
+            IdReuse::TerminateRunning => Self::TerminateRunning,
+        }
+    }
 }
 
 impl Start {
@@ -56,6 +82,7 @@ impl Start {
             input: self.input.map(|input| input.read("--input")).transpose()?,
             labels: self.labels.into_iter().collect(),
             request_id: request_id(self.request_id),
+            id_reuse_policy: IdReusePolicy::from(self.id_reuse).into(),
         };
         let workflow = request.workflow.clone();
         let mut client = self.connection.admin();

@@ -144,6 +144,8 @@ fn bad_end(execution: &Execution) -> String {
         State::Cancelled => format!("{id} was cancelled{reason}"),
         State::Terminated => format!("{id} was terminated{reason}"),
         State::TimedOut => format!("{id} was ended by its own timeout"),
-        State::Unspecified | State::Running | State::WindingDown | State::Succeeded => format!("{id} has not ended"),
+        State::Unspecified | State::Running | State::Paused | State::WindingDown | State::Succeeded => {
+            format!("{id} has not ended")
+        }
     }
 }

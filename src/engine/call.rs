@@ -107,8 +107,22 @@ pub struct StartExecution {
     pub labels: BTreeMap<String, String>,
     /// The call's `request_id`.
     pub request: Option<RequestKey>,
+    /// What may be done if another execution has the id.
+    pub id_reuse: IdReuse,
     /// W3C `traceparent`; may be empty.
     pub trace_parent: Arc<str>,
+}
+
+/// What a start may do if an execution has its id that the same call did not make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IdReuse {
+    /// Nothing: one with the same workflow and input is found, any other refuses the start, also when it is closed.
+    #[default]
+    Reject,
+    /// Take the place of a closed one. An open one is as with [`Reject`](Self::Reject).
+    AllowWhenClosed,
+    /// Take its place, and terminate it first if it is open: both or neither.
+    TerminateRunning,
 }
 
 /// An execution that was started, now or before.

@@ -57,21 +57,23 @@ impl Committer {
     /// Commits an append. `WriteConflict` if another writer was first: then nothing was written.
     pub(super) async fn commit(&self, append: Append) -> Result<ExecutionKey, Error> {
         let (done, answer) = oneshot::channel();
-        let lane = &self.lanes[lane_of(&append.target, self.lanes.len())];
+        let lane = &self.lanes[lane_of(&append, self.lanes.len())];
         lane.send(Job { append, done }).await.map_err(|_| Error::Draining)?;
         answer.await.map_err(|_| Error::Draining)?
     }
 }
 
 /// The lane of an execution, or of a new one's id.
-fn lane_of(target: &Target, lanes: usize) -> usize {
+fn lane_of(append: &Append, lanes: usize) -> usize {
     if lanes == 1 {
         return 0;
     }
     let mut hasher = DefaultHasher::new();
-    match target {
+    match &append.target {
         Target::New(new) => new.id.hash(&mut hasher),
         Target::Existing(key) => key.hash(&mut hasher),
+        // The one that it replaces has no other append under way: its mailbox made this one, or it is closed.
+        Target::Replacing(replacement) => replacement.new.id.hash(&mut hasher),
     }
     usize::try_from(hasher.finish() % lanes as u64).expect("it is less than a number of lanes")
 }
@@ -132,10 +134,7 @@ fn split(waiting: Vec<Job>) -> (Vec<Job>, Vec<Job>) {
         let size =
             job.append.events.len() + job.append.payloads.iter().map(|payload| payload.json.len()).sum::<usize>();
         let fits = batch.is_empty() || bytes + size <= BATCH_BYTES_MAX;
-        let is_alone = match &job.append.target {
-            Target::New(new) => ids.insert(new.id.clone()),
-            Target::Existing(_) => true,
-        };
+        let is_alone = job.append.new_execution().is_none_or(|new| ids.insert(new.id.clone()));
         if fits && is_alone {
             bytes += size;
             batch.push(job);

@@ -172,6 +172,8 @@ impl Draft {
                 state: state_change,
                 wake,
                 snapshot,
+                begins_run: None,
+                deletion: None,
             },
             added,
         }

@@ -5,9 +5,10 @@
 //! - A state that has been decided on but not committed is in the turn's hands only; if the commit fails it is dropped.
 
 use super::cache::Warmth;
-use super::call::{Error, Standing};
+use super::call::{Error, Standing, Started};
 use super::dispatch::Reservation;
 use super::draft::Drafted;
+use super::start::Begun;
 use crate::domain::{Command, Outcome, State, Uid, Unit};
 use crate::store::{ExecutionKey, ExecutionRow, Pool};
 use std::{
@@ -34,6 +35,8 @@ pub(super) enum Item {
         #[expect(dead_code, reason = "it is held, not read")]
         permit: Option<OwnedSemaphorePermit>,
     },
+    /// End the execution, if it is open, and put a new one in its place; nothing if it is closed or was changed meanwhile.
+    Replace { begun: Box<Begun>, answer: oneshot::Sender<Result<Option<Started>, Error>> },
     /// Read the committed state; one that is open only if `even_open`, since that copies it.
     Read { even_open: bool, answer: oneshot::Sender<Result<Option<Standing>, Error>> },
 }

@@ -25,16 +25,17 @@ mod membership;
 mod news;
 mod probe;
 mod sessions;
+mod start;
 mod timers;
 mod turn;
 mod workers;
 
 pub use call::{
-    Error, ExecutionName, HeartbeatAnswer, HeldToken, Polled, Registered, Registration, Report, Standing,
+    Error, ExecutionName, HeartbeatAnswer, HeldToken, IdReuse, Polled, Registered, Registration, Report, Standing,
     StartExecution, Started, Task,
 };
 pub use dispatch::Granter;
-pub use executions::input_digest;
+pub use start::input_digest;
 pub use workers::Outlet;
 
 use crate::clock::{Clock, Entropy};
@@ -249,7 +250,7 @@ impl Core {
     fn put(self: &Arc<Self>, key: ExecutionKey, item: Item) -> bool {
         match self.cache.put(key, item) {
             Ok(Some(mailbox)) => {
-                self.tasks.spawn(turn::run(self.clone(), mailbox));
+                self.begin_turns(mailbox);
                 true
             }
             Ok(None) => true,
@@ -260,6 +261,11 @@ impl Core {
                 false
             }
         }
+    }
+
+    /// Works off a mailbox that the caller has taken.
+    fn begin_turns(self: &Arc<Self>, mailbox: Arc<mailbox::Mailbox>) {
+        self.tasks.spawn(turn::run(self.clone(), mailbox));
     }
 
     /// A background duty did its work without a failure.

@@ -68,6 +68,17 @@ impl Drop for Busy<'_> {
 impl Core {
     async fn turn(self: &Arc<Self>, mailbox: &Arc<Mailbox>, mut hot: Option<Box<Hot>>, mut items: Vec<Item>) {
         let key = mailbox.key();
+        // One that replaces the execution is decided alone, after all that came before it.
+        if let Some(place) = items.iter().position(|item| matches!(item, Item::Replace { .. })) {
+            mailbox.put_back(items.split_off(place.max(1)));
+            if place == 0
+                && let Some(Item::Replace { begun, answer }) = items.pop()
+            {
+                let replaced = self.replace(mailbox, hot, *begun).await;
+                drop(answer.send(replaced));
+                return;
+            }
+        }
         let mut is_alone = false;
         let mut tries = 0;
         // Whether the state is the newest that there was once the items had come; without other nodes it always is.
@@ -162,7 +173,7 @@ impl Core {
     }
 
     /// The state to decide on: the one in memory, unless another node is known to be ahead of it.
-    async fn state_for(
+    pub(super) async fn state_for(
         &self,
         mailbox: &Mailbox,
         hot: Option<Box<Hot>>,
@@ -242,6 +253,7 @@ impl Core {
                     None => Err(Error::WriteConflict),
                 },
                 Item::Read { .. } => Ok(Outcome::Done),
+                Item::Replace { .. } => unreachable!("it is decided alone"),
             });
         }
         draft.hand_off(&mut hot.state, &self.dispatch, context);
@@ -307,7 +319,7 @@ impl Core {
     }
 
     /// Keeps an open state in the cache; a closed one needs no memory.
-    fn put_to_rest(&self, mailbox: &Arc<Mailbox>, hot: Box<Hot>) {
+    pub(super) fn put_to_rest(&self, mailbox: &Arc<Mailbox>, hot: Box<Hot>) {
         let key = mailbox.key();
         if hot.state.is_closed() {
             self.cache.drop_state(key);
@@ -360,7 +372,7 @@ impl Core {
                     let next = hot.row.wake_time.map(|time| if is_due(time) { earliest } else { time });
                     self.timers.note(hot.row.key, next);
                 }
-                Item::Tell(_) => {}
+                Item::Tell(_) | Item::Replace { .. } => {}
             }
         }
     }
@@ -380,6 +392,7 @@ impl Core {
             match item {
                 Item::Command { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Item::Read { answer, .. } => drop(answer.send(Err(error.clone()))),
+                Item::Replace { answer, .. } => drop(answer.send(Err(error.clone()))),
                 Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, key, &unit, is_final || is_for_others),
                 Item::Wake { .. } if is_final => {
                     tracing::warn!(execution = key.0, %error, "wake-up of an execution that cannot be read")

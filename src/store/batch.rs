@@ -20,17 +20,20 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// All of it in one part, but for appends that break a rule.
+    /// All of it in one part, but for appends that break a rule, and for those that have two fences, each of which is a part.
     pub(super) fn new(appends: &'a [Append]) -> Self {
         let mut outcomes = vec![Committed::Conflict; appends.len()];
-        let mut sound = Vec::with_capacity(appends.len());
+        let mut together = Vec::with_capacity(appends.len());
+        let mut parts = Vec::new();
         for (place, append) in appends.iter().enumerate() {
             match append.check() {
-                Ok(()) => sound.push(place),
+                Ok(()) if append.has_two_fences() => parts.push(vec![place]),
+                Ok(()) => together.push(place),
                 Err(rule) => outcomes[place] = Committed::Failed { what: rule.to_owned() },
             }
         }
-        Self { appends, outcomes, parts: vec![sound] }
+        parts.push(together);
+        Self { appends, outcomes, parts }
     }
 
     /// What is to be written next.

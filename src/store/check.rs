@@ -1,9 +1,11 @@
 //! What every append must satisfy, whatever the store: the rules that do not depend on what is stored.
 
-use super::{Append, Target, WakeChange};
+use super::{Append, NewExecution, Target, WakeChange};
 
 /// Largest number that all databases can hold.
 const NUMBER_MAX: u64 = i64::MAX as u64;
+
+const CLOSED_HAS_TIME: &str = "executions_closed_has_time: what is closed has a time of closing, and nothing else has";
 
 impl Append {
     /// Says which rule the append breaks.
@@ -18,36 +20,54 @@ impl Append {
             return Err("text is without U+0000: PostgreSQL cannot keep it, so no store does");
         }
         match &self.target {
-            Target::New(new) => {
-                if self.first_number != 1 {
-                    return Err("a new execution's first event has the number 1");
-                }
-                if self.state.is_some() {
-                    return Err("a new execution has its state in its row, not as a change");
-                }
-                if new.state.is_closed() != new.close_time.is_some() {
-                    return Err(
-                        "executions_closed_has_time: what is closed has a time of closing, and nothing else has",
-                    );
-                }
-            }
+            Target::New(new) => self.check_new(new)?,
             Target::Existing(_) => {
                 if self.state.is_some_and(|change| change.to.is_closed() != change.close_time.is_some()) {
-                    return Err(
-                        "executions_closed_has_time: what is closed has a time of closing, and nothing else has",
-                    );
+                    return Err(CLOSED_HAS_TIME);
+                }
+                if self.begins_run.is_some() && self.run < 2 {
+                    return Err("runs_are_later_ones: a run that begins in an execution is the second or a later one");
                 }
             }
+            Target::Replacing(replacement) => {
+                self.check_new(&replacement.new)?;
+                if let Some(end) = &replacement.end {
+                    end.check()?;
+                    if !matches!(end.target, Target::Existing(key) if key == replacement.old)
+                        || !end.state.is_some_and(|change| change.to.is_closed())
+                    {
+                        return Err("what ends the execution that is replaced closes it");
+                    }
+                }
+            }
+        }
+        if let Some(deletion) = &self.deletion
+            && (self.state.is_some() || !deletion.state.is_closed() || !self.ready_added.is_empty())
+        {
+            return Err("only what is closed and stays so is deleted");
+        }
+        Ok(())
+    }
+
+    fn check_new(&self, new: &NewExecution) -> Result<(), &'static str> {
+        if self.first_number != 1 {
+            return Err("a new execution's first event has the number 1");
+        }
+        if self.state.is_some() {
+            return Err("a new execution has its state in its row, not as a change");
+        }
+        if self.begins_run.is_some() || self.deletion.is_some() {
+            return Err("a new execution begins with its first run, and is not deleted by it");
+        }
+        if new.state.is_closed() != new.close_time.is_some() {
+            return Err(CLOSED_HAS_TIME);
         }
         Ok(())
     }
 
     /// All text that is written as such.
     fn texts(&self) -> impl Iterator<Item = &str> {
-        let new = match &self.target {
-            Target::New(new) => Some(new),
-            Target::Existing(_) => None,
-        };
+        let new = self.new_execution();
         let row = new.into_iter().flat_map(|new| [&*new.id, &*new.workflow, &*new.version]);
         let labels =
             new.into_iter().flat_map(|new| &new.labels).flat_map(|(key, value)| [key.as_str(), value.as_str()]);

@@ -4,9 +4,9 @@
 //! fate, from a seed that the caller owns. Not used by the server.
 
 use super::{
-    Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow,
-    Opened, Pool, Presence, ReadyRow, SessionRow, Size, Store,
+    Append, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error, ExecutionKey, ExecutionRow, ExecutionState,
+    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded,
+    NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -337,6 +337,40 @@ impl Store for Faulty {
 
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {
         self.write("delete_held", self.inner.delete_held(rows)).await
+    }
+
+    async fn closed_before(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, ExecutionKey)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, ExecutionKey)>, Error> {
+        self.read("closed_before", self.inner.closed_before(before, after, limit)).await
+    }
+
+    async fn deleted(&self, after: Option<(Timestamp, ExecutionKey)>, limit: usize) -> Result<Vec<DeletedRow>, Error> {
+        self.read("deleted", self.inner.deleted(after, limit)).await
+    }
+
+    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error> {
+        self.write("delete_rows", self.inner.delete_rows(key, limit, with_row)).await
+    }
+
+    async fn runs_begun_before(
+        &self,
+        before: Timestamp,
+        after: Option<RunRow>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, Error> {
+        self.read("runs_begun_before", self.inner.runs_begun_before(before, after, limit)).await
+    }
+
+    async fn raise_floor(&self, key: ExecutionKey, number: u64) -> Result<bool, Error> {
+        self.write("raise_floor", self.inner.raise_floor(key, number)).await
+    }
+
+    async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error> {
+        self.write("delete_trimmed", self.inner.delete_trimmed(key, number, limit)).await
     }
 
     async fn size(&self) -> Result<Size, Error> {

@@ -13,6 +13,7 @@
 //! # Design
 //! Rows hold bytes and keys; what events mean is known to `wire` and `domain` alone. Times are microseconds.
 
+mod append;
 mod batch;
 mod check;
 pub mod faulty;
@@ -25,13 +26,14 @@ pub mod sqlite;
 mod statistics;
 mod unbroken;
 
+pub use append::{Append, Committed, Deletion, NewExecution, Replacement, StateChange, Target, WakeChange};
 pub use faulty::Faulty;
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
 pub use rows::{
-    Append, Committed, DefinitionRow, DefinitionStored, ExecutionRow, ExecutionState, Find, FindDefinition, Heard,
-    HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NewExecution, NodeRow, Opened,
-    Pool, Presence, ReadyRow, ReadyUnit, SessionRow, Size, Snapshot, StateChange, Target, WakeChange,
+    DefinitionRow, DefinitionStored, DeletedRow, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow,
+    Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence,
+    ReadyRow, ReadyUnit, RunRow, SessionRow, Size, Snapshot,
 };
 pub use schema::Schema;
 pub use sqlite::SqliteStore;
@@ -93,16 +95,17 @@ pub trait Store: Send + Sync + 'static {
     /// Commits a batch in one transaction with one sync; answers in the order of the batch.
     ///
     /// Of all batches that are under way from this node, no two appends go to the same execution, and none of one batch
-    /// make the same id: the caller sees to it.
+    /// make the same id: the caller sees to it. An append with two fences ([`Target::Replacing`], [`Append::reopens`]) is
+    /// written in a transaction of its own, and costs a sync of its own.
     /// A number is taken only if it is the next one, so numbers have no gaps. After [`Error::Unavailable`] it is not
     /// known whether the batch was written: the same batch (the same `batch_id`s) may be committed again, and what
     /// stands there already is answered as written. The future may be dropped: the batch is then written or not.
     async fn commit(&self, batch: Vec<Append>) -> Result<Vec<Committed>, Error>;
 
-    /// Finds a row.
+    /// Finds a row. One whose deletion has begun is not found, here and in all that follows, but where it is said.
     async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error>;
 
-    /// The newest row that has had this id and was started by this request.
+    /// The newest row that has had this id and was started by this request, or whose deletion it asked for.
     async fn execution_by_request(&self, id: &str, key: [u8; 16]) -> Result<Option<ExecutionRow>, Error>;
 
     /// Reads an execution whole: its row, the newest snapshot, the history after it, its large payloads.
@@ -221,6 +224,43 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes held rows, by (execution, unit, delivery).
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error>;
+
+    /// Executions that were closed before a time, in order of (`close_time`, key), after one; without those that are
+    /// quarantined.
+    async fn closed_before(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, ExecutionKey)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, ExecutionKey)>, Error>;
+
+    /// Executions whose deletion has begun, in order of (`delete_time`, key), after one.
+    async fn deleted(&self, after: Option<(Timestamp, ExecutionKey)>, limit: usize) -> Result<Vec<DeletedRow>, Error>;
+
+    /// Removes at most `limit` rows of each kind of an execution whose deletion has begun; its own row last, and only
+    /// `with_row`. Says whether nothing is left of what may go.
+    ///
+    /// No statement that began before the deletion may run any more: the caller waits for so long.
+    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error>;
+
+    /// Beginnings of runs before a time, in order of (`start_time`, execution, run), after one; without those before which
+    /// all has been [trimmed](Store::delete_trimmed).
+    async fn runs_begun_before(
+        &self,
+        before: Timestamp,
+        after: Option<RunRow>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, Error>;
+
+    /// Says that events up to this number may go: it stands just before a run's first event, or nothing is done, as where
+    /// the floor is as high. Says whether the floor is at least so high now.
+    async fn raise_floor(&self, key: ExecutionKey, number: u64) -> Result<bool, Error>;
+
+    /// Removes at most `limit` rows of each kind of what runs up to this number have left; nothing beyond the floor. Says
+    /// whether nothing is left of it.
+    ///
+    /// No statement that began before the floor was raised may run any more: the caller waits for so long.
+    async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error>;
 
     /// Size of the database.
     async fn size(&self) -> Result<Size, Error>;

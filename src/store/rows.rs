@@ -1,4 +1,4 @@
-//! What a store keeps, as values: appends on the way in, rows on the way out.
+//! What a store keeps, as values: rows on the way out, and what is asked for.
 
 use crate::domain::{ExecutionKey, RequestKey, SessionId, Timestamp, Uid};
 use bytes::Bytes;
@@ -20,11 +20,12 @@ pub enum ExecutionState {
     Cancelled = 5,
     TimedOut = 6,
     Terminated = 7,
+    Paused = 8,
 }
 
 impl ExecutionState {
     /// All states, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Running,
         Self::WindingDown,
         Self::Succeeded,
@@ -32,78 +33,14 @@ impl ExecutionState {
         Self::Cancelled,
         Self::TimedOut,
         Self::Terminated,
+        Self::Paused,
     ];
 
     /// Whether nothing can happen any more.
     #[must_use]
     pub const fn is_closed(self) -> bool {
-        !matches!(self, Self::Running | Self::WindingDown)
+        !matches!(self, Self::Running | Self::WindingDown | Self::Paused)
     }
-}
-
-/// One append: everything that one decision about one execution writes.
-#[derive(Clone, Debug)]
-pub struct Append {
-    /// Which execution.
-    pub target: Target,
-    /// Run that the events belong to.
-    pub run: u32,
-    /// Number of the first event; the fence. 1 for a new execution.
-    pub first_number: u64,
-    /// Number of the last event.
-    pub last_number: u64,
-    /// Random; tells after a lost COMMIT whose row stands at this number.
-    pub batch_id: Uuid,
-    /// `EventBatch`, encoded; at most 1,000 events or 1 MiB, or a single event.
-    pub events: Bytes,
-    /// Payloads of more than 64 KiB that the events mention by digest.
-    pub payloads: Vec<LargePayload>,
-    /// Units that begin to wait for a worker.
-    pub ready_added: Vec<ReadyUnit>,
-    /// Units that wait no longer.
-    pub ready_removed: Vec<Arc<str>>,
-    /// New state of the row, if it changes; absent for a new execution, whose row has it.
-    pub state: Option<StateChange>,
-    /// What happens to the row's wake-up time.
-    pub wake: WakeChange,
-    /// A snapshot of the state after these events.
-    pub snapshot: Option<Snapshot>,
-}
-
-/// What an append goes to.
-#[derive(Clone, Debug)]
-pub enum Target {
-    /// A new execution. The fence is its id among current executions.
-    New(Box<NewExecution>),
-    /// One that exists. The fence is `first_number`, which must be one more than the newest event's.
-    Existing(ExecutionKey),
-}
-
-/// The row of a new execution.
-#[derive(Clone, Debug)]
-pub struct NewExecution {
-    /// Uid.
-    pub uid: Uid,
-    /// Public id.
-    pub id: Arc<str>,
-    /// Workflow.
-    pub workflow: Arc<str>,
-    /// Version of the definition.
-    pub version: Arc<str>,
-    /// Hash of the definition.
-    pub definition_hash: [u8; 32],
-    /// Digest of the workflow and the canonical JSON of the input as it was sent.
-    pub input_digest: [u8; 16],
-    /// The start call's `request_id` (key and content hash), if it had one.
-    pub request: Option<RequestKey>,
-    /// When it was started.
-    pub start_time: Timestamp,
-    /// State after the first append.
-    pub state: ExecutionState,
-    /// When it was closed, if the first append closed it.
-    pub close_time: Option<Timestamp>,
-    /// Labels, for filters and lists.
-    pub labels: BTreeMap<String, String>,
 }
 
 /// A payload that is stored apart.
@@ -152,26 +89,6 @@ pub struct Pool {
     pub language: Arc<str>,
 }
 
-/// A change of an execution's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateChange {
-    /// State before.
-    pub from: ExecutionState,
-    /// State after.
-    pub to: ExecutionState,
-    /// When it was closed, if `to` is closed.
-    pub close_time: Option<Timestamp>,
-}
-
-/// What an append does to the row's wake-up time, which may be early but never late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WakeChange {
-    /// Nothing: the row is not touched for it.
-    Keep,
-    /// Sets it, or clears it where nothing will ever be due.
-    Set(Option<Timestamp>),
-}
-
 /// A stored state, always optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
@@ -185,21 +102,6 @@ pub struct Snapshot {
     pub bytes: Bytes,
 }
 
-/// What became of an append.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Committed {
-    /// It is durable. The key is the new execution's, or the target's.
-    Written(ExecutionKey),
-    /// Another writer took the number, or the id, first; nothing of this append was written.
-    Conflict,
-    /// It contradicts itself or a rule of the schema, so it can never be written: a bug of who made it. Nothing of it
-    /// was written, and the rest of the batch does not suffer.
-    Failed {
-        /// The rule, in the store's words; without payloads.
-        what: String,
-    },
-}
-
 /// An execution's row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutionRow {
@@ -211,6 +113,8 @@ pub struct ExecutionRow {
     pub id: Arc<str>,
     /// Whether it is the current holder of its id.
     pub current: bool,
+    /// The newest run, from 1.
+    pub run: u32,
     /// Workflow.
     pub workflow: Arc<str>,
     /// Version of the definition.
@@ -219,7 +123,7 @@ pub struct ExecutionRow {
     pub definition_hash: [u8; 32],
     /// Digest of workflow and input.
     pub input_digest: [u8; 16],
-    /// The start call's `request_id`.
+    /// The start call's `request_id`; once the deletion has begun, that of the call that asked for it.
     pub request: Option<RequestKey>,
     /// State.
     pub state: ExecutionState,
@@ -233,6 +137,32 @@ pub struct ExecutionRow {
     pub wake_time: Option<Timestamp>,
     /// Why it was set aside, if it was.
     pub quarantined: Option<Arc<str>>,
+    /// When its deletion began. Only [`Store::execution_by_request`](super::Store::execution_by_request) finds such a row.
+    pub delete_time: Option<Timestamp>,
+}
+
+/// An execution whose deletion has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeletedRow {
+    /// When it began.
+    pub delete_time: Timestamp,
+    /// Execution.
+    pub key: ExecutionKey,
+    /// Whether a call with a `request_id` asked for it, which the row remembers.
+    pub has_request: bool,
+}
+
+/// The beginning of a run, the first excepted. The one before it ended then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunRow {
+    /// When it began.
+    pub start_time: Timestamp,
+    /// Execution.
+    pub execution: ExecutionKey,
+    /// Run, from 2.
+    pub run: u32,
+    /// Number of its first event.
+    pub first_number: u64,
 }
 
 /// One row of history: the events of one commit.
@@ -257,11 +187,11 @@ pub struct HistoryRow {
 pub struct Loaded {
     /// Its row.
     pub row: ExecutionRow,
-    /// The newest snapshot, if one was asked for and is there.
+    /// The newest snapshot, if one was asked for and is there; none of a run before the newest.
     pub snapshot: Option<Snapshot>,
-    /// History after the snapshot, or after the number that was asked for.
+    /// History after the snapshot, or after the number that was asked for; of the newest run alone.
     pub history: Vec<HistoryRow>,
-    /// The large payloads that the execution has.
+    /// The large payloads of the newest run.
     pub payloads: Vec<LargePayload>,
 }
 

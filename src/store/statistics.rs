@@ -26,11 +26,18 @@ pub enum Change {
     HeldWritten,
     HeldDeleted,
     NodeWritten,
+    RunInserted,
+    LabelDeleted,
+    ExecutionDeleted,
+    HistoryDeleted,
+    SnapshotDeleted,
+    PayloadDeleted,
+    RunDeleted,
 }
 
 impl Change {
     /// All kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 23] = [
         Self::ExecutionInserted,
         Self::ExecutionUpdated,
         Self::HistoryInserted,
@@ -47,6 +54,13 @@ impl Change {
         Self::HeldWritten,
         Self::HeldDeleted,
         Self::NodeWritten,
+        Self::RunInserted,
+        Self::LabelDeleted,
+        Self::ExecutionDeleted,
+        Self::HistoryDeleted,
+        Self::SnapshotDeleted,
+        Self::PayloadDeleted,
+        Self::RunDeleted,
     ];
 }
 

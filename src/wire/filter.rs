@@ -134,7 +134,7 @@ impl Filter {
     }
 }
 
-const STATES: [State; 7] = [
+const STATES: [State; 8] = [
     State::Running,
     State::WindingDown,
     State::Succeeded,
@@ -142,6 +142,7 @@ const STATES: [State; 7] = [
     State::Cancelled,
     State::TimedOut,
     State::Terminated,
+    State::Paused,
 ];
 
 fn state_names() -> Vec<&'static str> {
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn states_are_intersected() {
         let parse = |text| Filter::parse(text).unwrap();
-        assert_eq!(parse("state != RUNNING AND state != FAILED").states.unwrap().len(), 5);
+        assert_eq!(parse("state != RUNNING AND state != FAILED").states.unwrap().len(), 6);
         assert_eq!(parse("state = STATE_TIMED_OUT").states, states(&[State::TimedOut]));
         assert!(parse("state = RUNNING AND state = FAILED").is_empty());
         assert!(parse("state = RUNNING AND state != RUNNING").is_empty());

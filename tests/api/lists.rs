@@ -39,6 +39,8 @@ fn listed(number: u128, tenant: &str, workflow: &str) -> Append {
         state: None,
         wake: WakeChange::Keep,
         snapshot: None,
+        begins_run: None,
+        deletion: None,
     }
 }
 

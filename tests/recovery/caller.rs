@@ -306,7 +306,7 @@ pub(crate) fn end_of(execution: &Execution) -> Option<End> {
         State::Succeeded => document(execution.output.as_ref()),
         State::Failed => json!(execution.failure.as_ref().expect("a failed one says why").code),
         State::Cancelled | State::TimedOut | State::Terminated => Value::Null,
-        State::Unspecified | State::Running | State::WindingDown => return None,
+        State::Unspecified | State::Running | State::Paused | State::WindingDown => return None,
     };
     Some(End { state, result })
 }

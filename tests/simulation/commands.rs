@@ -171,6 +171,7 @@ impl World {
             input_digest: input_digest(&workflow, input),
             labels: BTreeMap::new(),
             request: (!self.random.one_in(3)).then(|| request(&format!("start {number}"), "1")),
+            id_reuse: orbit::engine::IdReuse::Reject,
             trace_parent: arc(""),
         };
         self.starts.push(call.clone());

@@ -73,6 +73,7 @@ pub(crate) fn start_of(workflow: &str, id: &str, input: &str) -> StartExecution 
         input_digest: input_digest(workflow, input),
         labels: BTreeMap::new(),
         request: None,
+        id_reuse: orbit::engine::IdReuse::Reject,
         trace_parent: arc(""),
     }
 }

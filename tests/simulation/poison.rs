@@ -27,6 +27,8 @@ async fn append(memory: &MemoryStore, id: &str, bytes: &[u8], wake_time: Timesta
         state: None,
         wake: WakeChange::Set(Some(wake_time)),
         snapshot: None,
+        begins_run: None,
+        deletion: None,
     };
     assert_eq!(memory.commit(vec![append]).await.unwrap(), [Committed::Written(row.key)]);
 }

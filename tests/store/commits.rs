@@ -141,16 +141,3 @@ async fn of_many_writers_one_wins_each_number(store: &dyn Store) {
         store.history(key, 0, 100, usize::MAX).await.unwrap().iter().map(|row| row.last_number).collect();
     assert_eq!(numbers, (2..13).collect::<Vec<u64>>());
 }
-
-#[tokio::test]
-async fn events_up_to_the_floor_are_never_written_again() {
-    let store = orbit::store::MemoryStore::new();
-    let key = written(&store, start("a", 1)).await;
-    written(&store, append(key, 3, 5)).await;
-    store.set_floor(key, 5);
-    assert_eq!(store.history(key, 0, 10, usize::MAX).await.unwrap(), []);
-    for stale in [1, 3, 5, 7] {
-        assert_eq!(outcome(&store, append(key, stale, stale)).await, Committed::Conflict, "{stale}");
-    }
-    assert_eq!(outcome(&store, append(key, 6, 6)).await, Committed::Written(key));
-}

@@ -3,10 +3,10 @@
 //! Keys may differ between stores, so they are told by the execution's place among all that were ever tried.
 
 use crate::make::*;
-use orbit::domain::{SessionId, Uid};
+use orbit::domain::{RequestKey, SessionId, Uid};
 use orbit::store::{
-    Append, Committed, ExecutionKey, ExecutionRow, ExecutionState, Find, HeldRow, ListCursor, ListFilter, MemoryStore,
-    NodeRow, Pool, Presence, StateChange, Store, Target, WakeChange,
+    Append, Committed, Deletion, ExecutionKey, ExecutionRow, ExecutionState, Find, HeldRow, ListCursor, ListFilter,
+    MemoryStore, NewExecution, NodeRow, Pool, Presence, Replacement, StateChange, Store, Target, WakeChange,
 };
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -45,6 +45,10 @@ struct Known {
     newest: u64,
     state: ExecutionState,
     past: Vec<Append>,
+    row: NewExecution,
+    run: u32,
+    is_current: bool,
+    is_deleted: bool,
 }
 
 /// A store with the keys that it gave to executions.
@@ -88,7 +92,8 @@ async fn all_stores_give_equal_answers_to_a_random_history() {
     for step in 0..STEPS {
         match random.below(10) {
             0..=6 => commit(&mut random, &mut known, &mut subjects).await,
-            7 => presence(&mut random, &known, &subjects).await,
+            7 if random.one_in(2) => presence(&mut random, &known, &subjects).await,
+            7 => retention(&mut random, &known, &subjects).await,
             8 => sessions(&mut random, &subjects).await,
             _ => quarantine(&mut random, &known, &subjects).await,
         }
@@ -148,7 +153,6 @@ fn adorned(random: &mut Random, append: Append) -> Append {
     let units = ["charge", "ship", "pack", "bill"];
     let mut append = append;
     append.events = vec![random.below(256) as u8; random.below(2000) as usize].into();
-    append.run = 1 + random.below(2) as u32;
     if random.one_in(3) {
         append.ready_added.push(unit(random.of(&units), 1 + random.below(5) as u8, random.below(9) as i64));
     }
@@ -173,6 +177,7 @@ async fn commit(random: &mut Random, known: &mut Vec<Known>, subjects: &mut [Sub
     // Appends with the execution that they go to, by uid; no execution and no id twice.
     let mut batch: Vec<(u128, Append)> = Vec::new();
     let mut used = std::collections::BTreeSet::new();
+    let mut replacement: Option<Known> = None;
     let mut next_uid = known.last().map_or(1, |known| known.uid + 1);
     for _ in 0..=random.below(12) {
         if known.is_empty() || random.one_in(3) {
@@ -189,6 +194,14 @@ async fn commit(random: &mut Random, known: &mut Vec<Known>, subjects: &mut [Sub
         if !used.insert(target.uid.to_string()) {
             continue;
         }
+        if random.one_in(12) && used.insert(target.row.id.to_string()) {
+            if target.state.is_closed() {
+                batch.push((target.uid, deletion(random, &target)));
+            } else {
+                replacement = Some(target);
+            }
+            continue;
+        }
         let append = match random.below(6) {
             0 => random.of(&target.past),
             1 => {
@@ -198,20 +211,45 @@ async fn commit(random: &mut Random, known: &mut Vec<Known>, subjects: &mut [Sub
             _ => append(ExecutionKey(0), target.newest + 1, target.newest + 1 + random.below(4)),
         };
         let fresh = !target.past.iter().any(|past| past.batch_id == append.batch_id);
-        let mut append = if fresh { adorned(random, append) } else { append };
+        let mut append = if fresh { Append { run: target.run, ..adorned(random, append) } } else { append };
+        if fresh && random.one_in(8) {
+            append.run += 1;
+            append.begins_run = Some(time(random.below(1000) as i64));
+        }
         if fresh && random.one_in(4) {
             let to = random.of(&ExecutionState::ALL);
             append.state = Some(StateChange { from: target.state, to, close_time: to.is_closed().then(|| time(60)) });
         }
         batch.push((target.uid, append));
     }
+    // The last, since it gets its key after all others.
+    if let Some(target) = replacement {
+        let end = random.one_in(3).then(|| ending(ExecutionKey(0), target.newest + 1, ExecutionState::Terminated, 70));
+        let end = end.map(|mut end| {
+            end.state.as_mut().unwrap().from = target.state;
+            Append { run: target.run, ..end }
+        });
+        let begin = random_start(random, next_uid);
+        let begin = adorned(random, begin);
+        let Target::New(mut new) = begin.target else { unreachable!() };
+        new.id = target.row.id.clone();
+        let old = ExecutionKey(i64::try_from(target.uid).unwrap());
+        let replacement = Target::Replacing(Box::new(Replacement { new: *new, old, end }));
+        batch.push((next_uid, Append { target: replacement, ..begin }));
+    }
     let mut outcomes = Vec::new();
     for subject in subjects.iter_mut() {
         let own: Vec<Append> = batch
             .iter()
-            .map(|(uid, append)| match append.target {
+            .map(|(uid, append)| match &append.target {
                 Target::New(_) => append.clone(),
                 Target::Existing(_) => Append { target: Target::Existing(subject.key(*uid)), ..append.clone() },
+                Target::Replacing(replacement) => {
+                    let mut own = replacement.clone();
+                    own.old = subject.key(replacement.old.0 as u128);
+                    own.end = own.end.map(|end| Append { target: Target::Existing(own.old), ..end });
+                    Append { target: Target::Replacing(own), ..append.clone() }
+                }
             })
             .collect();
         let answers = subject.store.commit(own).await.unwrap();
@@ -226,21 +264,81 @@ async fn commit(random: &mut Random, known: &mut Vec<Known>, subjects: &mut [Sub
         if !written {
             continue;
         }
+        if let Target::Replacing(replacement) = &append.target
+            && known.iter().all(|known| known.uid != uid)
+        {
+            let old = known.iter_mut().find(|known| known.uid == replacement.old.0 as u128).unwrap();
+            old.is_current = false;
+            if let Some(end) = &replacement.end {
+                (old.newest, old.state) = (end.last_number, ExecutionState::Terminated);
+            }
+        }
         let target = match known.iter_mut().find(|known| known.uid == uid) {
             Some(target) => target,
             None => {
-                let Target::New(row) = &append.target else { panic!("written to nothing") };
-                known.push(Known { uid, newest: 0, state: row.state, past: Vec::new() });
+                let row = append.new_execution().expect("written to something").clone();
+                let (state, past) = (row.state, Vec::new());
+                known.push(Known { uid, newest: 0, state, past, row, run: 1, is_current: true, is_deleted: false });
                 known.last_mut().unwrap()
             }
         };
         if append.last_number > target.newest {
             target.newest = append.last_number;
             target.state = append.state.map_or(target.state, |change| change.to);
+            target.run = append.run;
+            target.is_deleted |= append.deletion.is_some();
+            target.is_current &= !target.is_deleted;
             target.past.push(append);
         }
     }
     known.sort_by_key(|known| known.uid);
+}
+
+/// Begins the deletion of a closed execution.
+fn deletion(random: &mut Random, target: &Known) -> Append {
+    let deletion = Deletion {
+        time: time(random.below(1000) as i64),
+        request: random.one_in(2).then(|| RequestKey { key: [random.below(4) as u8; 16], content: [1; 16] }),
+        state: target.state,
+        labels: target.row.labels.clone(),
+        start_time: target.row.start_time,
+    };
+    let first = target.newest + u64::from(!random.one_in(5));
+    let append = Append { run: target.run, ..append(ExecutionKey(0), first, first + random.below(2)) };
+    Append { wake: WakeChange::Set(None), deletion: Some(Box::new(deletion)), ..append }
+}
+
+/// Removes something, or says that it may be.
+async fn retention(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]) {
+    let begins = |known: &Known| {
+        known
+            .past
+            .iter()
+            .filter(|past| past.begins_run.is_some())
+            .map(|past| past.first_number - 1)
+            .collect::<Vec<u64>>()
+    };
+    let deleted: Vec<&Known> = known.iter().filter(|known| known.is_deleted).collect();
+    let with_runs: Vec<&Known> = known.iter().filter(|known| !begins(known).is_empty()).collect();
+    let limit = 1 + random.below(4) as usize;
+    if random.one_in(2) && !deleted.is_empty() {
+        let (target, with_row) = (random.of(&deleted), random.one_in(2));
+        ask!(subjects, ("delete_rows", target.uid), |subject| {
+            subject.store.delete_rows(subject.key(target.uid), limit, with_row).await.unwrap()
+        });
+    } else if !with_runs.is_empty() {
+        let target = random.of(&with_runs);
+        let mut number = random.of(&begins(target));
+        if random.one_in(4) {
+            number += 1;
+        }
+        ask!(subjects, ("raise_floor", target.uid, number), |subject| {
+            subject.store.raise_floor(subject.key(target.uid), number).await.unwrap()
+        });
+        ask!(subjects, ("delete_trimmed", target.uid, number, limit), |subject| {
+            subject.store.delete_trimmed(subject.key(target.uid), number, limit).await.unwrap()
+        });
+    }
 }
 
 async fn presence(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]) {
@@ -363,6 +461,24 @@ async fn compare_reads(random: &mut Random, known: &[Known], subjects: &[Subject
         let due = subject.store.still_due(&keys, soon).await.unwrap();
         due.into_iter().map(|key| subject.uid(key)).collect::<Vec<_>>()
     });
+    let after = random.one_in(2).then(|| (now, random.below(known.len() as u64 + 1)));
+    ask!(subjects, ("closed_before", soon, after, limit), |subject| {
+        let after = after.map(|(time, uid)| (time, subject.key(uid.into())));
+        let rows =
+            subject.store.closed_before(soon + std::time::Duration::from_micros(45), after, limit).await.unwrap();
+        rows.into_iter().map(|(time, key)| (time, subject.uid(key))).collect::<Vec<_>>()
+    });
+    ask!(subjects, ("deleted", after, limit), |subject| {
+        let after = after.map(|(time, uid)| (time, subject.key(uid.into())));
+        let rows = subject.store.deleted(after, limit).await.unwrap();
+        rows.into_iter().map(|row| (row.delete_time, subject.uid(row.key), row.has_request)).collect::<Vec<_>>()
+    });
+    ask!(subjects, ("runs_begun_before", now, limit), |subject| {
+        let rows = subject.store.runs_begun_before(now, None, limit).await.unwrap();
+        rows.into_iter()
+            .map(|row| (row.start_time, subject.uid(row.execution), row.run, row.first_number))
+            .collect::<Vec<_>>()
+    });
     let another = Pool { queue: "another".into(), ..pool() };
     ask!(subjects, "waiting_pools", |subject| {
         subject.store.waiting_pools(&[another.clone(), pool(), another.clone()]).await.unwrap()
@@ -374,8 +490,8 @@ async fn compare_reads(random: &mut Random, known: &[Known], subjects: &[Subject
             subject.store.history(subject.key(target.uid), after, rows, bytes).await.unwrap()
         });
         ask!(subjects, ("load_tail", after), |subject| {
-            let tail = subject.store.load_tail(subject.key(target.uid), after).await.unwrap().unwrap();
-            (subject.row(tail.row), tail.snapshot, tail.history, tail.payloads)
+            let tail = subject.store.load_tail(subject.key(target.uid), after).await.unwrap();
+            tail.map(|tail| (subject.row(tail.row), tail.snapshot, tail.history, tail.payloads))
         });
         let digests = [[random.below(4) as u8; 32], [random.below(4) as u8; 32]];
         ask!(subjects, ("payloads", digests), |subject| {
@@ -387,25 +503,28 @@ async fn compare_reads(random: &mut Random, known: &[Known], subjects: &[Subject
 async fn compare_everything(known: &[Known], subjects: &[Subject<'_>]) {
     for target in known {
         ask!(subjects, ("load", target.uid), |subject| {
-            let loaded = subject.store.load(subject.key(target.uid)).await.unwrap().unwrap();
-            assert_eq!(loaded.row.uid, Uid(uuid(target.uid)));
-            (subject.row(loaded.row), loaded.snapshot, loaded.history, loaded.payloads)
+            let loaded = subject.store.load(subject.key(target.uid)).await.unwrap();
+            assert_eq!(loaded.is_none(), target.is_deleted);
+            loaded.map(|loaded| {
+                assert_eq!((loaded.row.uid, loaded.row.current), (Uid(uuid(target.uid)), target.is_current));
+                (subject.row(loaded.row), loaded.snapshot, loaded.history, loaded.payloads)
+            })
         });
         ask!(subjects, "held_by_execution", |subject| {
             let rows = subject.store.held_by_execution(subject.key(target.uid)).await.unwrap();
             rows.into_iter().map(|row| subject.held(row)).collect::<Vec<_>>()
         });
         let history = subjects[0].store.history(subjects[0].key(target.uid), 0, usize::MAX, usize::MAX).await.unwrap();
-        let mut next = 1;
-        for row in history {
-            assert_eq!(row.first_number, next, "numbers have no gaps");
-            next = row.last_number + 1;
+        for (row, next) in history.iter().zip(history.iter().skip(1)) {
+            assert_eq!(next.first_number, row.last_number + 1, "numbers have no gaps");
         }
+        assert!(target.is_deleted || history.last().unwrap().last_number == target.newest);
     }
     ask!(subjects, "counted by hand", |subject| {
         let mut counted: BTreeMap<ExecutionState, u64> = BTreeMap::new();
         for row in subject.store.list(&ListFilter::default(), None, usize::MAX).await.unwrap().rows {
-            assert!(subject.store.execution(&Find::Id(row.id.clone())).await.unwrap().is_some());
+            let holder = subject.store.execution(&Find::Id(row.id.clone())).await.unwrap();
+            assert_eq!(row.current, holder.is_some_and(|holder| holder.key == row.key));
             *counted.entry(row.state).or_default() += 1;
         }
         assert_eq!(subject.store.count().await.unwrap(), counted);

@@ -20,6 +20,8 @@ mod postgres_faults;
 mod postgres_server;
 mod postgres_start;
 mod reads;
+mod replace;
+mod retention;
 mod sessions;
 mod sqlite;
 

@@ -69,6 +69,8 @@ pub(crate) fn append(key: ExecutionKey, first_number: u64, last_number: u64) -> 
         state: None,
         wake: WakeChange::Keep,
         snapshot: None,
+        begins_run: None,
+        deletion: None,
     }
 }
 

@@ -9,10 +9,14 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use std::time::Duration;
 
 /// The newest migration.
-const NEWEST: u32 = 3;
+const NEWEST: u32 = 5;
 
 /// Takes back what the migrations after the first did.
 const TO_SCHEMA_1: &str = "DELETE FROM orbit_migrations WHERE version > 1; DROP INDEX executions_workflow_state; \
+     ALTER TABLE sessions DROP COLUMN timeout; DROP TABLE runs; ALTER TABLE executions DROP COLUMN run, DROP COLUMN delete_time; DROP INDEX IF EXISTS executions_close; \
+     ALTER TABLE executions DROP CONSTRAINT executions_state_is_known, DROP CONSTRAINT executions_closed_has_time, \
+       ADD CONSTRAINT executions_state_is_known CHECK (state BETWEEN 1 AND 7), \
+       ADD CONSTRAINT executions_closed_has_time CHECK ((state >= 3) = (close_time IS NOT NULL)); \
      ALTER TABLE nodes DROP CONSTRAINT nodes_slot; ALTER TABLE nodes DROP COLUMN seen; ALTER TABLE nodes ALTER COLUMN slot SET NOT NULL";
 
 async fn open(database: &Database) -> Result<PostgresStore, Error> {

@@ -2,8 +2,8 @@
 
 use super::Answer;
 use crate::domain::Payload;
-use crate::engine::{self, Engine, StartExecution};
-use crate::proto::admin::{StartExecutionRequest, StartExecutionResponse};
+use crate::engine::{self, Engine, IdReuse, StartExecution};
+use crate::proto::admin::{IdReusePolicy, StartExecutionRequest, StartExecutionResponse};
 use crate::wire::{Invalid, Violations, canonical, field, payload, request, time};
 use std::{collections::BTreeMap, sync::Arc};
 use tonic::metadata::MetadataMap;
@@ -60,6 +60,13 @@ fn parse(request: StartExecutionRequest, trace_parent: Arc<str>) -> Result<Start
     // The input as it means, so that a client that writes the same object in another order repeats its call.
     let canonical = input.as_ref().map(canonical::text).unwrap_or_default();
     let mut content = vec![request.workflow.as_bytes(), request.version.as_bytes(), canonical.as_bytes()];
+    let id_reuse = v.take("id_reuse_policy", id_reuse(request.id_reuse_policy));
+    // The default is not told, so that calls of before it could be told are the same.
+    content.extend(id_reuse.filter(|reuse| *reuse != IdReuse::Reject).map(|reuse| match reuse {
+        IdReuse::Reject => &b"reject"[..],
+        IdReuse::AllowWhenClosed => b"allow when closed",
+        IdReuse::TerminateRunning => b"terminate running",
+    }));
     content.extend(labels.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_bytes()]));
     let key = v.take("request_id", request::key("StartExecution", &request.id, &request.request_id, &content));
     let input_digest = engine::input_digest(&request.workflow, &canonical);
@@ -73,10 +80,20 @@ fn parse(request: StartExecutionRequest, trace_parent: Arc<str>) -> Result<Start
             input_digest,
             labels: labels.clone(),
             request: key?,
+            id_reuse: id_reuse?,
             trace_parent,
         })
     })();
     violations.finish(start)
+}
+
+fn id_reuse(number: i32) -> Result<IdReuse, String> {
+    match IdReusePolicy::try_from(number) {
+        Ok(IdReusePolicy::Unspecified | IdReusePolicy::Reject) => Ok(IdReuse::Reject),
+        Ok(IdReusePolicy::AllowWhenClosed) => Ok(IdReuse::AllowWhenClosed),
+        Ok(IdReusePolicy::TerminateRunning) => Ok(IdReuse::TerminateRunning),
+        Err(_) => Err(format!("{number} is no policy")),
+    }
 }
 
 fn labels(violations: &mut Violations, labels: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {

@@ -242,7 +242,7 @@ async fn run_one(shared: &Shared, client: &mut AdminServiceClient<Channel>) -> R
         let response = client.wait_execution(request).await.map_err(|status| format!("wait: {status}"))?;
         let execution = response.into_inner().execution.unwrap_or_default();
         match execution.state() {
-            State::Running | State::WindingDown => {}
+            State::Running | State::Paused | State::WindingDown => {}
             State::Succeeded if output(&execution) == Some(&input) => return Ok(()),
             State::Succeeded => {
                 return Err(format!("{}: the output is {:?} and not {input}", started.id, output(&execution)));

@@ -2,8 +2,18 @@
 
 use super::tables::{Execution, Tables};
 use crate::store::{
-    Append, Change, Committed, EVENT_FORMAT, ExecutionKey, ExecutionRow, HistoryRow, Statistics, Target,
+    Append, Change, Committed, EVENT_FORMAT, ExecutionKey, ExecutionRow, HistoryRow, NewExecution, Replacement,
+    Statistics, Target,
 };
+
+impl Execution {
+    /// Whether an append to it wins its fences.
+    fn takes(&self, append: &Append) -> bool {
+        append.first_number == self.newest_number() + 1
+            && self.row.delete_time.is_none()
+            && (self.row.current || !append.reopens())
+    }
+}
 
 impl Tables {
     pub(super) fn commit(&mut self, append: &Append, changes: &mut Statistics) -> Committed {
@@ -13,21 +23,49 @@ impl Tables {
         let key = match &append.target {
             Target::New(new) => {
                 if self.current.contains_key(&new.id) || self.uids.contains_key(&new.uid) {
-                    return match self.uids.get(&new.uid) {
-                        Some(key) => self.written_before(*key, append),
-                        None => Committed::Conflict,
-                    };
+                    return self.started_before(new, append);
                 }
-                self.create(append, changes)
+                self.create(new, append, changes)
             }
             Target::Existing(key) => match self.executions.get(key) {
-                Some(execution) if append.first_number == execution.newest_number() + 1 => *key,
+                Some(execution) if execution.takes(append) => *key,
                 Some(_) => return self.written_before(*key, append),
                 None => return Committed::Conflict,
             },
+            Target::Replacing(replacement) => {
+                let Replacement { new, old, end } = &**replacement;
+                let replaced = self.existing(*old).is_some_and(|execution| {
+                    let ends = end.as_ref().map_or(execution.row.state.is_closed(), |end| execution.takes(end));
+                    execution.row.current && execution.row.id == new.id && ends
+                });
+                if !replaced || self.uids.contains_key(&new.uid) {
+                    return self.started_before(new, append);
+                }
+                if let Some(end) = end {
+                    self.write(*old, end, changes);
+                }
+                self.release_id(*old);
+                changes.add(Change::ExecutionUpdated, 1);
+                self.create(new, append, changes)
+            }
         };
         self.write(key, append, changes);
         Committed::Written(key)
+    }
+
+    fn started_before(&self, new: &NewExecution, append: &Append) -> Committed {
+        match self.uids.get(&new.uid) {
+            Some(key) => self.written_before(*key, append),
+            None => Committed::Conflict,
+        }
+    }
+
+    fn release_id(&mut self, key: ExecutionKey) {
+        let execution = self.executions.get_mut(&key).expect("the fence found it");
+        execution.row.current = false;
+        if self.current.get(&execution.row.id) == Some(&key) {
+            self.current.remove(&execution.row.id);
+        }
     }
 
     // The answer to this append may have been lost: then its own row stands at the number.
@@ -40,8 +78,7 @@ impl Tables {
         }
     }
 
-    fn create(&mut self, append: &Append, changes: &mut Statistics) -> ExecutionKey {
-        let Target::New(new) = &append.target else { unreachable!("only a new execution is created") };
+    fn create(&mut self, new: &NewExecution, append: &Append, changes: &mut Statistics) -> ExecutionKey {
         self.newest_key += 1;
         let key = ExecutionKey(self.newest_key);
         let row = ExecutionRow {
@@ -49,6 +86,7 @@ impl Tables {
             uid: new.uid,
             id: new.id.clone(),
             current: true,
+            run: 1,
             workflow: new.workflow.clone(),
             version: new.version.clone(),
             definition_hash: new.definition_hash,
@@ -60,6 +98,7 @@ impl Tables {
             close_time: new.close_time,
             wake_time: append.wake_set().flatten(),
             quarantined: None,
+            delete_time: None,
         };
         self.current.insert(new.id.clone(), key);
         self.uids.insert(new.uid, key);
@@ -101,7 +140,7 @@ impl Tables {
             execution.snapshot = Some(snapshot.clone());
             changes.add(Change::SnapshotWritten, 1);
         }
-        if matches!(append.target, Target::New(_)) {
+        if append.new_execution().is_some() {
             return;
         }
         if let Some(wake_time) = append.wake_set() {
@@ -117,6 +156,23 @@ impl Tables {
                 changes.add(Change::CounterChanged, 2);
             }
         }
-        changes.add(Change::ExecutionUpdated, u64::from(append.state.is_some() || append.wake_set().is_some()));
+        if let Some(start_time) = append.begins_run {
+            execution.row.run = append.run;
+            execution.runs.insert(append.run, (append.first_number, start_time));
+            changes.add(Change::RunInserted, 1);
+        }
+        let is_row_changed = append.state.is_some() || append.wake_set().is_some() || append.begins_run.is_some();
+        changes.add(Change::ExecutionUpdated, u64::from(is_row_changed && append.deletion.is_none()));
+        if let Some(deletion) = &append.deletion {
+            execution.row.delete_time = Some(deletion.time);
+            execution.row.request = deletion.request;
+            execution.row.wake_time = None;
+            let count = self.counters.entry(deletion.state).or_default();
+            *count = count.saturating_sub(1);
+            self.release_id(key);
+            changes.add(Change::ExecutionUpdated, 1);
+            changes.add(Change::CounterChanged, 1);
+            changes.add(Change::LabelDeleted, deletion.labels.len() as u64);
+        }
     }
 }

@@ -4,13 +4,14 @@
 //! stop an engine and start another one on what the first left behind.
 
 mod commit;
+mod retention;
 mod tables;
 
 use super::statistics::Totals;
 use super::{
-    Append, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState, Find,
-    FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow,
-    Opened, Pool, Presence, ReadyRow, SessionRow, Size, Statistics, Store,
+    Append, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error, ExecutionKey, ExecutionRow, ExecutionState,
+    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded,
+    NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size, Statistics, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -70,24 +71,6 @@ impl MemoryStore {
         self.totals.read()
     }
 
-    /// Marks events up to this number as trimmed, which so far only tests do.
-    pub fn set_floor(&self, key: ExecutionKey, number: u64) {
-        if let Some(execution) = self.tables().executions.get_mut(&key) {
-            execution.floor = number;
-            execution.history.retain(|_, row| row.last_number > number);
-        }
-    }
-
-    /// Takes an execution's id from it, so that another may have it, which so far only tests do.
-    pub fn release_id(&self, key: ExecutionKey) {
-        let mut tables = self.tables();
-        if let Some(execution) = tables.executions.get_mut(&key) {
-            execution.row.current = false;
-            let id = execution.row.id.clone();
-            tables.current.remove(&id);
-        }
-    }
-
     // A panic under the lock is a bug of this file; the maps are still the best that is known.
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
@@ -134,16 +117,16 @@ impl Store for MemoryStore {
     }
 
     async fn load(&self, key: ExecutionKey) -> Result<Option<Loaded>, Error> {
-        Ok(self.tables().executions.get(&key).map(tables::Execution::load))
+        Ok(self.tables().existing(key).map(tables::Execution::load))
     }
 
     async fn load_tail(&self, key: ExecutionKey, after_number: u64) -> Result<Option<Loaded>, Error> {
-        Ok(self.tables().executions.get(&key).map(|execution| execution.load_tail(after_number)))
+        Ok(self.tables().existing(key).map(|execution| execution.load_tail(after_number)))
     }
 
     async fn newest_numbers(&self, keys: &[ExecutionKey]) -> Result<Vec<Option<u64>>, Error> {
         let tables = self.tables();
-        Ok(keys.iter().map(|key| tables.executions.get(key).map(tables::Execution::newest_number)).collect())
+        Ok(keys.iter().map(|key| tables.existing(*key).map(tables::Execution::newest_number)).collect())
     }
 
     async fn history(
@@ -155,15 +138,14 @@ impl Store for MemoryStore {
     ) -> Result<Vec<HistoryRow>, Error> {
         let tables = self.tables();
         Ok(tables
-            .executions
-            .get(&key)
+            .existing(key)
             .map(|execution| execution.history(after_number, rows_max, bytes_max))
             .unwrap_or_default())
     }
 
     async fn payloads(&self, key: ExecutionKey, digests: &[[u8; 32]]) -> Result<Vec<LargePayload>, Error> {
         let tables = self.tables();
-        let mut found = tables.executions.get(&key).map(tables::Execution::payloads).unwrap_or_default();
+        let mut found = tables.executions.get(&key).map(|execution| execution.payloads(0)).unwrap_or_default();
         found.retain(|payload| digests.contains(&payload.sha256));
         Ok(found)
     }
@@ -302,6 +284,40 @@ impl Store for MemoryStore {
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {
         self.write(|tables, changes| tables.delete_held(rows, changes));
         Ok(())
+    }
+
+    async fn closed_before(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, ExecutionKey)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, ExecutionKey)>, Error> {
+        Ok(self.tables().closed_before(before, after, limit))
+    }
+
+    async fn deleted(&self, after: Option<(Timestamp, ExecutionKey)>, limit: usize) -> Result<Vec<DeletedRow>, Error> {
+        Ok(self.tables().deleted(after, limit))
+    }
+
+    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error> {
+        Ok(self.write(|tables, changes| tables.delete_rows(key, limit, with_row, changes)))
+    }
+
+    async fn runs_begun_before(
+        &self,
+        before: Timestamp,
+        after: Option<RunRow>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, Error> {
+        Ok(self.tables().runs_begun_before(before, after, limit))
+    }
+
+    async fn raise_floor(&self, key: ExecutionKey, number: u64) -> Result<bool, Error> {
+        Ok(self.write(|tables, changes| tables.raise_floor(key, number, changes)))
+    }
+
+    async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error> {
+        Ok(self.write(|tables, changes| tables.delete_trimmed(key, number, limit, changes)))
     }
 
     async fn size(&self) -> Result<Size, Error> {

@@ -21,6 +21,8 @@ pub(super) struct Execution {
     pub(super) snapshot: Option<Snapshot>,
     pub(super) payloads: BTreeMap<(u32, [u8; 32]), Arc<str>>,
     pub(super) ready: BTreeMap<Arc<str>, ReadyUnit>,
+    /// By run: the number of its first event, and when it began.
+    pub(super) runs: BTreeMap<u32, (u64, Timestamp)>,
 }
 
 impl Execution {
@@ -32,6 +34,7 @@ impl Execution {
             snapshot: None,
             payloads: BTreeMap::new(),
             ready: BTreeMap::new(),
+            runs: BTreeMap::new(),
         }
     }
 
@@ -39,19 +42,22 @@ impl Execution {
         self.history.values().next_back().map_or(self.floor, |row| row.last_number)
     }
 
+    /// Number of the last event before the newest run.
+    fn run_floor(&self) -> u64 {
+        self.runs.values().next_back().map_or(self.floor, |(first_number, _)| first_number - 1)
+    }
+
     pub(super) fn load(&self) -> Loaded {
-        let after = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.number);
-        Loaded {
-            row: self.row.clone(),
-            snapshot: self.snapshot.clone(),
-            history: self.history.values().filter(|row| row.last_number > after).cloned().collect(),
-            payloads: self.payloads(),
-        }
+        let floor = self.run_floor();
+        let snapshot = self.snapshot.clone().filter(|snapshot| snapshot.number > floor);
+        let after = snapshot.as_ref().map_or(floor, |snapshot| snapshot.number);
+        let history = self.history(after, usize::MAX, usize::MAX);
+        Loaded { row: self.row.clone(), snapshot, history, payloads: self.payloads(self.row.run) }
     }
 
     pub(super) fn load_tail(&self, after_number: u64) -> Loaded {
-        let history = self.history(after_number, usize::MAX, usize::MAX);
-        let payloads = if history.is_empty() { Vec::new() } else { self.payloads() };
+        let history = self.history(after_number.max(self.run_floor()), usize::MAX, usize::MAX);
+        let payloads = if history.is_empty() { Vec::new() } else { self.payloads(self.row.run) };
         Loaded { row: self.row.clone(), snapshot: None, history, payloads }
     }
 
@@ -68,9 +74,10 @@ impl Execution {
         rows
     }
 
-    pub(super) fn payloads(&self) -> Vec<LargePayload> {
-        let by_digest: BTreeMap<_, _> =
-            self.payloads.iter().map(|((_, digest), json)| (*digest, json.clone())).collect();
+    /// Those of a run and later ones.
+    pub(super) fn payloads(&self, run: u32) -> Vec<LargePayload> {
+        let of_runs = self.payloads.range((run, [0; 32])..);
+        let by_digest: BTreeMap<_, _> = of_runs.map(|((_, digest), json)| (*digest, json.clone())).collect();
         by_digest.into_iter().map(|(sha256, json)| LargePayload { sha256, json }).collect()
     }
 }
@@ -98,7 +105,12 @@ impl Tables {
             Find::Id(id) => self.current.get(id)?,
             Find::Uid(uid) => self.uids.get(uid)?,
         };
-        self.executions.get(key)
+        self.existing(*key)
+    }
+
+    /// An execution that is not being deleted.
+    pub(super) fn existing(&self, key: ExecutionKey) -> Option<&Execution> {
+        self.executions.get(&key).filter(|execution| execution.row.delete_time.is_none())
     }
 
     pub(super) fn list(&self, filter: &ListFilter, after: Option<ListCursor>, limit: usize) -> ListPage {
@@ -107,7 +119,7 @@ impl Tables {
         }
         let newest_first =
             self.starts.iter().rev().filter(|start| after.is_none_or(|c| **start < (c.start_time, c.key)));
-        let rows = newest_first.map(|(_, key)| &self.executions[key].row);
+        let rows = newest_first.filter_map(|(_, key)| self.existing(*key)).map(|execution| &execution.row);
         let rows = rows.filter(|row| matches(filter, row)).take(limit.saturating_add(1));
         ListPage::cut(rows.cloned().collect(), limit, None)
     }

@@ -41,9 +41,11 @@ enum Part {
     Counters = 64,
     Snapshots = 128,
     Payloads = 256,
+    Runs = 512,
+    Deletions = 1024,
 }
 
-const SHAPES: usize = 512;
+const SHAPES: usize = 2048;
 
 static TEXTS: [OnceLock<Arc<str>>; SHAPES] = [const { OnceLock::new() }; SHAPES];
 
@@ -67,8 +69,8 @@ impl<'a> Ordered<'a> {
                     names[place] = key.0;
                     existing.push((key.0, *append));
                 }
-                Target::New(execution) => {
-                    new.push((&**execution, *append));
+                Target::New(_) | Target::Replacing(_) => {
+                    new.extend(append.new_execution().map(|execution| (execution, *append)));
                     names[place] = -i64::try_from(new.len()).expect("a batch is not so long");
                 }
             }
@@ -99,6 +101,8 @@ impl<'a> Ordered<'a> {
         self.put_counters(&mut writing, slot, committer);
         self.put_snapshots(&mut writing);
         self.put_payloads(&mut writing);
+        self.put_runs(&mut writing);
+        self.put_deletions(&mut writing);
         let text = TEXTS[usize::from(writing.parts)].get_or_init(|| text(writing.parts).into()).clone();
         (AssertSqlSafe(text).into_sql_str(), writing.values)
     }
@@ -182,21 +186,22 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// States and wake-up times of executions that were there before.
+    /// States, wake-up times and newest runs of executions that were there before. A deletion writes the row itself: no
+    /// statement can change a row twice.
     fn put_rows(&self, writing: &mut Writing) {
-        let changed: Vec<_> = self
-            .existing
-            .iter()
-            .map(|(key, append)| (*key, append.state, append.wake_set()))
-            .filter(|(_, state, wake)| state.is_some() || wake.is_some())
-            .collect();
+        let is_changed = |append: &Append| {
+            append.deletion.is_none()
+                && (append.state.is_some() || append.wake_set().is_some() || append.begins_run.is_some())
+        };
+        let changed: Vec<_> = self.existing.iter().filter(|(_, append)| is_changed(append)).collect();
         if writing.needs(Part::Rows, &changed) {
-            writing.list(&changed, |(key, ..)| *key);
-            writing.list(&changed, |(_, state, _)| state.map(|change| change.to as i64));
-            writing
-                .list(&changed, |(_, state, _)| state.and_then(|change| change.close_time).map(Timestamp::as_micros));
-            writing.list(&changed, |(.., wake)| i64::from(wake.is_some()));
-            writing.list(&changed, |(.., wake)| wake.flatten().map(Timestamp::as_micros));
+            let close_time = |append: &Append| append.state.and_then(|change| change.close_time);
+            writing.list(&changed, |(key, _)| *key);
+            writing.list(&changed, |(_, append)| append.state.map(|change| change.to as i64));
+            writing.list(&changed, |(_, append)| close_time(append).map(Timestamp::as_micros));
+            writing.list(&changed, |(_, append)| i64::from(append.wake_set().is_some()));
+            writing.list(&changed, |(_, append)| append.wake_set().flatten().map(Timestamp::as_micros));
+            writing.list(&changed, |(_, append)| append.begins_run.map(|_| i64::from(append.run)));
         }
     }
 
@@ -204,7 +209,9 @@ impl<'a> Ordered<'a> {
         let new = self.new.iter().zip(1..).map(|((new, _), place): (_, i64)| (-place, new.state, 1));
         let changes = self.existing.iter().filter_map(|(key, append)| Some((*key, append.state?)));
         let moved = changes.flat_map(|(key, change)| [(key, change.from, -1), (key, change.to, 1)]);
-        let deltas: Vec<(i64, _, i64)> = new.chain(moved).collect();
+        let deletions = self.existing.iter().filter_map(|(key, append)| Some((*key, append.deletion.as_ref()?)));
+        let gone = deletions.map(|(key, deletion)| (key, deletion.state, -1));
+        let deltas: Vec<(i64, _, i64)> = new.chain(moved).chain(gone).collect();
         if writing.needs(Part::Counters, &deltas) {
             writing.values.push(slot);
             writing.values.push(committer);
@@ -235,6 +242,38 @@ impl<'a> Ordered<'a> {
             writing.list(&all, |(_, run, _)| i64::from(*run));
             writing.list(&all, |(.., payload)| payload.sha256.as_slice());
             writing.list(&all, |(.., payload)| &*payload.json);
+        }
+    }
+}
+
+impl Ordered<'_> {
+    fn put_runs(&self, writing: &mut Writing) {
+        let begun: Vec<_> =
+            self.existing.iter().filter_map(|(key, append)| Some((*key, *append, append.begins_run?))).collect();
+        if writing.needs(Part::Runs, &begun) {
+            writing.list(&begun, |(key, ..)| *key);
+            writing.list(&begun, |(_, append, _)| i64::from(append.run));
+            writing.list(&begun, |(_, append, _)| number(append.first_number));
+            writing.list(&begun, |(.., start_time)| start_time.as_micros());
+        }
+    }
+
+    fn put_deletions(&self, writing: &mut Writing) {
+        let begun: Vec<_> =
+            self.existing.iter().filter_map(|(key, append)| Some((*key, append.deletion.as_ref()?))).collect();
+        if writing.needs(Part::Deletions, &begun) {
+            writing.list(&begun, |(key, _)| *key);
+            writing.list(&begun, |(_, deletion)| deletion.time.as_micros());
+            writing.list(&begun, |(_, deletion)| deletion.request.as_ref().map(|request| request.key.as_slice()));
+            writing.list(&begun, |(_, deletion)| deletion.request.as_ref().map(|request| request.content.as_slice()));
+            let mut labels = Vec::new();
+            for (key, deletion) in &begun {
+                labels.extend(deletion.labels.iter().map(|(label, value)| (*key, label, value, deletion.start_time)));
+            }
+            writing.list(&labels, |(key, ..)| *key);
+            writing.list(&labels, |(_, label, ..)| label.as_str());
+            writing.list(&labels, |(_, _, value, _)| value.as_str());
+            writing.list(&labels, |(.., start_time)| start_time.as_micros());
         }
     }
 }
@@ -312,8 +351,8 @@ impl Text {
 /// The number must follow the newest one that is there (or the floor, where all were trimmed); the unique key decides between
 /// two that find the same newest one. `LIMIT` keeps the look at each execution a look through its key, whatever the planner
 /// thinks of the size of a table that has just been made.
-const NEXT: &str = "CROSS JOIN LATERAL (SELECT e.floor_seq FROM executions AS e WHERE e.key = a.key LIMIT 1) AS e \
-     WHERE e.floor_seq < a.first_seq AND a.first_seq = 1 + coalesce((SELECT h.last_seq FROM history AS h \
+const NEXT: &str = "CROSS JOIN LATERAL (SELECT e.floor_seq, e.delete_time FROM executions AS e WHERE e.key = a.key LIMIT 1) AS e \
+     WHERE e.delete_time IS NULL AND e.floor_seq < a.first_seq AND a.first_seq = 1 + coalesce((SELECT h.last_seq FROM history AS h \
      WHERE h.execution_key = a.key ORDER BY h.first_seq DESC LIMIT 1), e.floor_seq)";
 
 /// The statement that consists of these parts.
@@ -403,15 +442,15 @@ fn companions(text: &mut Text) {
          language = excluded.language, priority = excluded.priority, ready_time = excluded.ready_time",
     );
     if text.has(Part::Rows) {
-        let places = text.places(5);
+        let places = text.places(6);
         // Only executions that were there before, whose name is their key. What looks superfluous is the way to their rows.
         text.with(
             "changed",
             &format!(
                 "UPDATE executions AS e SET state = coalesce(v.state, e.state), \
                  close_time = CASE WHEN v.state IS NULL THEN e.close_time ELSE v.close_time END, \
-                 wake_time = CASE v.is_woken WHEN 1 THEN v.wake_time ELSE e.wake_time END \
-                 FROM unnest({places}) AS v (key, state, close_time, is_woken, wake_time) \
+                 wake_time = CASE v.is_woken WHEN 1 THEN v.wake_time ELSE e.wake_time END, run = coalesce(v.run, e.run) \
+                 FROM unnest({places}) AS v (key, state, close_time, is_woken, wake_time, run) \
                  WHERE e.key = v.key AND e.key = ANY (ARRAY(SELECT key FROM won)) RETURNING 1"
             ),
         );
@@ -450,6 +489,44 @@ fn companions(text: &mut Text) {
         "INSERT INTO payloads (execution_key, run, digest, json) SELECT v.key, v.run, v.digest, v.json FROM LIST AS v \
          ON CONFLICT DO NOTHING",
     );
+    text.companion(
+        Part::Runs,
+        "begun",
+        Change::RunInserted,
+        &["run", "first_seq", "start_time"],
+        "INSERT INTO runs (execution_key, run, first_seq, start_time) SELECT v.key, v.run, v.first_seq, v.start_time \
+         FROM LIST AS v ON CONFLICT DO NOTHING",
+    );
+    deletions(text);
+}
+
+fn deletions(text: &mut Text) {
+    if !text.has(Part::Deletions) {
+        return;
+    }
+    let places = text.places(4);
+    text.with(
+        "deleted",
+        &format!(
+            "UPDATE executions AS e SET current = 0, wake_time = NULL, delete_time = v.delete_time, \
+             request_key = v.request_key, request_content = v.request_content \
+             FROM unnest({places}) AS v (key, delete_time, request_key, request_content) \
+             WHERE e.key = v.key AND e.key = ANY (ARRAY(SELECT key FROM won)) RETURNING 1"
+        ),
+    );
+    text.count("deleted", Change::ExecutionUpdated);
+    text.companion(
+        Part::Deletions,
+        "unlabelled",
+        Change::LabelDeleted,
+        &["label", "value", "start_time"],
+        // By place, as ready rows are.
+        &format!(
+            "DELETE FROM labels WHERE ctid = ANY (ARRAY(SELECT (SELECT l.ctid FROM labels AS l \
+               WHERE l.namespace = '{NAMESPACE}' AND l.key = v.label AND l.value = v.value AND l.start_time = v.start_time \
+               AND l.execution_key = v.key LIMIT 1) FROM LIST AS v))"
+        ),
+    );
 }
 
 /// Which appends are written already: an append that lost its fence to itself, because its COMMIT worked though the answer was
@@ -483,7 +560,7 @@ mod tests {
     fn places_are_numbered_in_the_order_in_which_values_are_added() {
         let text = text(SHAPES as u16 - 1);
         let last = (1..).take_while(|place| text.contains(&format!("${place}"))).last();
-        // Of the parts in their order: six, seventeen, four, two, seven, five, five, five, four.
-        assert_eq!(last, Some(6 + 17 + 4 + 2 + 7 + 5 + 5 + 5 + 4));
+        // Of the parts in their order: six, seventeen, four, two, seven, six, five, five, four, four, eight.
+        assert_eq!(last, Some(6 + 17 + 4 + 2 + 7 + 6 + 5 + 5 + 4 + 4 + 8));
     }
 }

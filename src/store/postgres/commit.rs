@@ -6,10 +6,13 @@
 //!   in its way. Within the limit of an operation it is given up as [`Error::Unavailable`], and the same batch may be committed again.
 //! - A statement that is under way when its node dies, stops or is cut off ends by itself: there is no transaction that could
 //!   stay open.
+//! - An append with two fences has a transaction of its own ([`two_fences`]).
 //!
 //! # Design
 //! Each committer has a connection of its own. One makes the largest batches, which is the fastest where the disk is near;
 //! several work while one of them waits for a disk or a standby that is far away, and PostgreSQL syncs their commits together.
+
+mod two_fences;
 
 use super::{
     append::{Ordered, WRITTEN, before},
@@ -143,23 +146,22 @@ impl AtWork<'_> {
     }
 
     async fn write_once(&mut self, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
-        let number = self.committer.number;
-        let slot = self.committers.slot.load(Ordering::Relaxed);
-        let connection = self.connection().await?;
-        let ordered = Ordered::of(appends);
-        let (statement, values) = ordered.statement(slot, number);
         let mut changes = Statistics::default();
-        let mut won = BTreeMap::new();
-        for row in rows(connection, statement, values).await? {
-            let (kind, first, second): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            if kind == WRITTEN {
-                won.insert(first, ExecutionKey(second));
-            } else {
-                let change = usize::try_from(kind).ok().and_then(|change| Change::ALL.get(change));
-                let change = change.ok_or_else(|| error::damaged(format!("{kind} is no kind of change")))?;
-                changes.add(*change, first.unsigned_abs());
-            }
+        let mut counted = Counted { committer: self.committer.number, slot: self.slot(), changes: &mut changes };
+        let connection = self.connection().await?;
+        if let [append] = appends
+            && append.has_two_fences()
+        {
+            let won = two_fences::write(connection, &mut counted, append).await?;
+            let won = match won {
+                Some(key) => Some(key),
+                None => written_before(connection, &[(-1, append)]).await?.pop().map(|(_, key)| key),
+            };
+            self.committers.totals.committed(&changes);
+            return Ok(vec![won.map_or(Committed::Conflict, Committed::Written)]);
         }
+        let ordered = Ordered::of(appends);
+        let mut won = write_fenced(connection, &mut counted, &ordered).await?;
         let names = ordered.names();
         let lost: Vec<(i64, &Append)> =
             names.iter().copied().zip(appends.iter().copied()).filter(|(name, _)| !won.contains_key(name)).collect();
@@ -171,6 +173,10 @@ impl AtWork<'_> {
         Ok(names.iter().map(outcome).collect())
     }
 
+    fn slot(&self) -> i64 {
+        self.committers.slot.load(Ordering::Relaxed)
+    }
+
     async fn connection(&mut self) -> sqlx::Result<&mut PgConnection> {
         let connection = match self.committer.connection.take() {
             Some(connection) => connection,
@@ -178,6 +184,34 @@ impl AtWork<'_> {
         };
         Ok(self.committer.connection.insert(connection))
     }
+}
+
+/// Whose counters a committer changes, and what it has changed.
+struct Counted<'a> {
+    slot: i64,
+    committer: i64,
+    changes: &'a mut Statistics,
+}
+
+/// Writes appends in one statement, each if it wins its fence; answers with the executions of those that did, by their names.
+async fn write_fenced(
+    connection: &mut PgConnection,
+    counted: &mut Counted<'_>,
+    ordered: &Ordered<'_>,
+) -> sqlx::Result<BTreeMap<i64, ExecutionKey>> {
+    let (statement, values) = ordered.statement(counted.slot, counted.committer);
+    let mut won = BTreeMap::new();
+    for row in rows(connection, statement, values).await? {
+        let (kind, first, second): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if kind == WRITTEN {
+            won.insert(first, ExecutionKey(second));
+        } else {
+            let change = usize::try_from(kind).ok().and_then(|change| Change::ALL.get(change));
+            let change = change.ok_or_else(|| error::damaged(format!("{kind} is no kind of change")))?;
+            counted.changes.add(*change, first.unsigned_abs());
+        }
+    }
+    Ok(won)
 }
 
 /// Which of the appends that lost their fence lost it to themselves.
@@ -195,9 +229,10 @@ async fn written_before(
                 existing.1.push(i64::try_from(append.first_number).expect("an append's numbers were checked"));
                 existing.2.push(batch_id);
             }
-            Target::New(execution) => {
+            Target::New(_) | Target::Replacing(_) => {
+                let uid = append.new_execution().map(|execution| execution.uid.0.as_bytes().as_slice());
                 new.0.push(*name);
-                new.1.push(execution.uid.0.as_bytes().as_slice());
+                new.1.push(uid);
                 new.2.push(batch_id);
             }
         }

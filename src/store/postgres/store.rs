@@ -3,10 +3,10 @@
 use super::{PostgresStore, nodes};
 use crate::domain::{SessionId, Timestamp};
 use crate::store::{
-    Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
-    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded,
-    NodeRow, Opened, Pool, Presence, ReadyRow, SessionRow, Size, Store,
-    sql::{Connection as _, Row as _, Transaction as _, Values, definitions, executions, list, sessions},
+    Append, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error, ExecutionKey, ExecutionRow,
+    ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter,
+    ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size, Store,
+    sql::{Connection as _, Row as _, Transaction as _, Values, definitions, executions, list, retention, sessions},
 };
 use async_trait::async_trait;
 use std::{
@@ -266,6 +266,48 @@ impl Store for PostgresStore {
                 let rows = rows.clone();
                 Box::pin(async move { sessions::delete_held(transaction, &rows).await })
             })
+            .await
+    }
+
+    async fn closed_before(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, ExecutionKey)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, ExecutionKey)>, Error> {
+        self.connections
+            .read(move |connection| Box::pin(retention::closed_before(connection, before, after, limit)))
+            .await
+    }
+
+    async fn deleted(&self, after: Option<(Timestamp, ExecutionKey)>, limit: usize) -> Result<Vec<DeletedRow>, Error> {
+        self.connections.read(move |connection| Box::pin(retention::deleted(connection, after, limit))).await
+    }
+
+    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error> {
+        self.connections
+            .write(move |transaction| Box::pin(retention::delete_rows(transaction, key, limit, with_row)))
+            .await
+    }
+
+    async fn runs_begun_before(
+        &self,
+        before: Timestamp,
+        after: Option<RunRow>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, Error> {
+        self.connections
+            .read(move |connection| Box::pin(retention::runs_begun_before(connection, before, after, limit)))
+            .await
+    }
+
+    async fn raise_floor(&self, key: ExecutionKey, number: u64) -> Result<bool, Error> {
+        self.connections.write(move |transaction| Box::pin(retention::raise_floor(transaction, key, number))).await
+    }
+
+    async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error> {
+        self.connections
+            .write(move |transaction| Box::pin(retention::delete_trimmed(transaction, key, number, limit)))
             .await
     }
 

@@ -13,7 +13,7 @@ use crate::domain::Timestamp;
 use crate::store::{
     Append, ExecutionKey, ExecutionState, LargePayload, ListCursor, ListFilter, NewExecution, ReadyUnit, Snapshot,
     StateChange, Store as _, Target, WakeChange,
-    sql::{Dialect, Row as _, Value, Values, list, list::Walk, text as sql},
+    sql::{Dialect, Row as _, Value, Values, list, list::Walk, retention, text as sql},
 };
 use sqlx::{AssertSqlSafe, postgres::PgConnection};
 
@@ -111,6 +111,9 @@ async fn each_query_that_loops_uses_its_index() {
             (sql::HELD_OVERDUE, ("BIGINT, BIGINT", "20000, 100"), "held_beat"),
             (sql::HISTORY, ("BIGINT, BIGINT, BIGINT, BIGINT", "4711, 4, 100, 1000000"), "history_fence"),
             (sql::SESSIONS, ("BYTEA, BIGINT", "'\\x', 1000"), "sessions_id"),
+            (retention::CLOSED, ("BIGINT, BIGINT, BIGINT, BIGINT", "9000000, 1000, 5, 100"), "executions_close"),
+            (retention::DELETED, ("BIGINT, BIGINT, BIGINT", "1000, 5, 100"), "executions_delete"),
+            (retention::RUNS, ("BIGINT, BIGINT, BIGINT, BIGINT, BIGINT", "9000, 10, 5, 2, 100"), "runs_start"),
         ]
     };
     let many = || {
@@ -135,6 +138,11 @@ async fn each_query_that_loops_uses_its_index() {
             (sql::LOAD, ("BIGINT", "4711"), "history_fence"),
             (sql::LOAD_TAIL, ("BIGINT, BIGINT", "4711, 5"), "history_fence"),
             (sql::HELD_WITHOUT_SESSION, ("BIGINT", "100"), "held_session"),
+            (retention::DELETE_HISTORY, ("BIGINT, BIGINT, BIGINT", "4711, 5, 100"), "history_fence"),
+            (retention::DELETE_PAYLOADS, ("BIGINT, BIGINT, BIGINT", "4711, 5, 100"), "payloads_once"),
+            (retention::DELETE_RUNS, ("BIGINT, BIGINT, BIGINT", "4711, 5, 100"), "runs_once"),
+            (retention::DELETE_HELD, ("BIGINT, BIGINT", "4711, 100"), "held_once"),
+            (retention::DELETE_READY, ("BIGINT, BIGINT", "4711, 100"), "ready_once"),
         ]
     };
     for analyzed in [false, true] {
@@ -257,6 +265,8 @@ fn whole(target: Target, first_number: u64) -> Append {
         }),
         wake: WakeChange::Set(None),
         snapshot: Some(Snapshot { number: 1, format: 1, definition_hash: [1; 32], bytes: vec![1].into() }),
+        begins_run: None,
+        deletion: None,
     }
 }
 

@@ -10,7 +10,7 @@
 //! | nothing, or all states | `executions_start` | – |
 //!
 //! Each of them ends with (`start_time`, `key`), so a page begins where the one before ended (a keyset, no offset). Rows are
-//! read for the page alone.
+//! read for the page alone. What is being deleted has no labels any more, and its rows are passed over.
 //!
 //! # Design
 //! Without labels, every entry of the walk belongs to the list. With a label and something else, a million entries may
@@ -189,6 +189,7 @@ impl<'a> Search<'a> {
     fn page_of_rows(&self, statement: &mut Statement, state: Option<ExecutionState>, end: Option<ListCursor>) {
         statement.add(&format!("SELECT {EXECUTION_COLUMNS}"));
         self.rows(statement, state, end);
+        statement.add(" AND e.delete_time IS NULL");
         for label in 0..self.filter.labels.len() {
             self.has_label(statement, label, "e.start_time", "e.key");
         }

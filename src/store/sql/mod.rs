@@ -13,6 +13,7 @@ pub(crate) mod definitions;
 pub(crate) mod executions;
 pub(crate) mod list;
 pub(crate) mod many;
+pub(crate) mod retention;
 pub(crate) mod row;
 pub(crate) mod sessions;
 pub(crate) mod text;

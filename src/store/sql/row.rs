@@ -76,6 +76,7 @@ pub(super) fn execution_row(row: &impl Row) -> sqlx::Result<ExecutionRow> {
         uid: Uid(uuid(row, 1)?),
         id: text(row, 2)?,
         current: row.integer(3)? == 1,
+        run: unsigned(row, 16)?,
         workflow: text(row, 4)?,
         version: text(row, 5)?,
         definition_hash: bytes(row, 6)?,
@@ -87,6 +88,7 @@ pub(super) fn execution_row(row: &impl Row) -> sqlx::Result<ExecutionRow> {
         close_time: time_if_any(row, 13)?,
         wake_time: time_if_any(row, 14)?,
         quarantined: row.text_if_any(15)?.map(Arc::from),
+        delete_time: time_if_any(row, 17)?,
     })
 }
 

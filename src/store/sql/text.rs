@@ -8,7 +8,8 @@ use super::Rows;
 macro_rules! execution_columns {
     () => {
         "e.key, e.uid, e.id, e.current, e.workflow, e.version, e.definition_hash, e.input_digest, e.request_key, \
-         e.request_content, e.state, e.labels, e.start_time, e.close_time, e.wake_time, e.quarantined"
+         e.request_content, e.state, e.labels, e.start_time, e.close_time, e.wake_time, e.quarantined, e.run, \
+         e.delete_time"
     };
 }
 macro_rules! definition_columns {
@@ -30,9 +31,9 @@ macro_rules! held_columns {
 /// Columns of an execution's row, of `executions AS e`.
 pub(crate) const EXECUTION_COLUMNS: &str = execution_columns!();
 pub(crate) const EXECUTION_BY_KEY: &str =
-    concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.key = $1");
+    concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.key = $1 AND e.delete_time IS NULL");
 pub(crate) const EXECUTION_BY_UID: &str =
-    concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.uid = $1");
+    concat!("SELECT ", execution_columns!(), " FROM executions AS e WHERE e.uid = $1 AND e.delete_time IS NULL");
 /// Index `executions_current_id`.
 pub(crate) const EXECUTION_BY_ID: &str = concat!(
     "SELECT ",
@@ -46,9 +47,16 @@ pub(crate) const EXECUTION_BY_REQUEST: &str = concat!(
     " FROM executions AS e WHERE e.request_key = $3 AND e.namespace || '' = $1 AND e.id = $2 ORDER BY e.key DESC LIMIT 1"
 );
 
+/// Number of the first event of the newest run of execution $1, in a scalar query. Key `runs_once`.
+macro_rules! newest_run_from {
+    () => {
+        "coalesce((SELECT r.first_seq FROM runs AS r WHERE r.execution_key = $1 ORDER BY r.run DESC LIMIT 1), \
+           (SELECT f.floor_seq + 1 FROM executions AS f WHERE f.key = $1))"
+    };
+}
 /// Of `history AS h`: rows of execution $1 from the one that holds an event on. Index `history_fence`.
 macro_rules! history_from {
-    ($number:literal) => {
+    ($number:expr) => {
         concat!(
             "h.execution_key = $1 AND h.last_seq >= ",
             $number,
@@ -67,7 +75,7 @@ macro_rules! history_columns {
 /// Stands for the columns of an execution in rows of other kinds.
 macro_rules! no_execution {
     () => {
-        "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "
+        "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "
     };
 }
 macro_rules! load_execution {
@@ -76,7 +84,8 @@ macro_rules! load_execution {
             "SELECT ",
             execution_columns!(),
             ", CAST(1 AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), \
-               CAST(NULL AS BYTEA), CAST(NULL AS BYTEA), CAST(NULL AS TEXT) FROM executions AS e WHERE e.key = $1"
+               CAST(NULL AS BYTEA), CAST(NULL AS BYTEA), CAST(NULL AS TEXT) FROM executions AS e \
+               WHERE e.key = $1 AND e.delete_time IS NULL"
         )
     };
 }
@@ -85,12 +94,14 @@ macro_rules! load_snapshot {
         concat!(
             " UNION ALL SELECT ",
             no_execution!(),
-            "2, s.seq, NULL, NULL, s.format, s.definition_hash, s.bytes, NULL FROM snapshots AS s WHERE s.execution_key = $1"
+            "2, s.seq, NULL, NULL, s.format, s.definition_hash, s.bytes, NULL FROM snapshots AS s WHERE s.execution_key = $1 \
+               AND s.seq >= ",
+            newest_run_from!()
         )
     };
 }
 macro_rules! load_history {
-    ($number:literal) => {
+    ($number:expr) => {
         concat!(
             " UNION ALL SELECT ",
             no_execution!(),
@@ -106,37 +117,55 @@ macro_rules! load_payloads {
         concat!(
             " UNION ALL SELECT ",
             no_execution!(),
-            "4, NULL, NULL, NULL, NULL, p.digest, NULL, min(p.json) FROM payloads AS p WHERE p.execution_key = $1",
+            "4, NULL, NULL, NULL, NULL, p.digest, NULL, min(p.json) FROM payloads AS p WHERE p.execution_key = $1 \
+               AND p.run >= (SELECT n.run FROM executions AS n WHERE n.key = $1)",
             $condition,
             " GROUP BY p.digest"
         )
     };
 }
 
-/// All that execution $1 has, in one statement, so that it is one view: rows of several kinds, in any order.
+macro_rules! tail_from {
+    () => {
+        concat!(
+            "(SELECT CASE WHEN $2 < b.number THEN b.number ELSE $2 END FROM (SELECT ",
+            newest_run_from!(),
+            " AS number) AS b)"
+        )
+    };
+}
+
+/// All that the newest run of execution $1 has, in one statement, so that it is one view: rows of several kinds, in any order.
 ///
 /// The columns are those of an execution; then the kind of row ([`LOADED_EXECUTION`] …); then those of history, which
 /// snapshots and payloads share; then the text of a payload.
 pub(crate) const LOAD: &str = concat!(
     load_execution!(),
     load_snapshot!(),
-    load_history!("coalesce((SELECT l.seq + 1 FROM snapshots AS l WHERE l.execution_key = $1), 1)"),
+    load_history!(concat!(
+        "coalesce((SELECT l.seq + 1 FROM snapshots AS l WHERE l.execution_key = $1 AND l.seq >= ",
+        newest_run_from!(),
+        "), ",
+        newest_run_from!(),
+        ")"
+    )),
     load_payloads!("")
 );
-/// The same without a snapshot, from event $2 on; payloads only where there is such an event.
+/// The same without a snapshot, from event $2 on, or from the first event of the newest run if that is later; payloads only
+/// where there is such an event.
 pub(crate) const LOAD_TAIL: &str = concat!(
     load_execution!(),
-    load_history!("$2"),
-    load_payloads!(concat!(" AND EXISTS (SELECT 1 FROM history AS h WHERE ", history_from!("$2"), ")"))
+    load_history!(tail_from!()),
+    load_payloads!(concat!(" AND EXISTS (SELECT 1 FROM history AS h WHERE ", history_from!(tail_from!()), ")"))
 );
 /// Column of [`LOAD`] that tells the kind of row.
-pub(crate) const LOADED_KIND: usize = 16;
+pub(crate) const LOADED_KIND: usize = 18;
 /// Where the columns of history begin.
-pub(crate) const LOADED_HISTORY_FROM: usize = 17;
+pub(crate) const LOADED_HISTORY_FROM: usize = 19;
 /// Column of a payload's digest.
-pub(crate) const LOADED_DIGEST: usize = 21;
+pub(crate) const LOADED_DIGEST: usize = 23;
 /// Column of a payload's text.
-pub(crate) const LOADED_JSON: usize = 23;
+pub(crate) const LOADED_JSON: usize = 25;
 /// The execution's row.
 pub(crate) const LOADED_EXECUTION: i64 = 1;
 /// Its snapshot.
@@ -153,7 +182,8 @@ pub(crate) const HISTORY: &str = concat!(
     history_columns!(),
     " FROM history AS h WHERE ",
     history_from!("$2"),
-    " AND h.first_seq <= (SELECT max(s.first_seq) FROM (\
+    " AND EXISTS (SELECT 1 FROM executions AS e WHERE e.key = $1 AND e.delete_time IS NULL) \
+     AND h.first_seq <= (SELECT max(s.first_seq) FROM (\
        SELECT w.first_seq, sum(w.bytes) OVER (ORDER BY w.first_seq ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (\
          SELECT h.first_seq, length(h.events) AS bytes FROM history AS h WHERE ",
     history_from!("$2"),
@@ -164,7 +194,7 @@ pub(crate) static NEWEST_NUMBERS: Rows = Rows::new(
     "SELECT e.key, coalesce((SELECT h.last_seq FROM history AS h WHERE h.execution_key = e.key \
      ORDER BY h.first_seq DESC LIMIT 1), e.floor_seq) FROM ",
     1,
-    " AS v CROSS JOIN executions AS e WHERE e.key = v.column1",
+    " AS v CROSS JOIN executions AS e WHERE e.key = v.column1 AND e.delete_time IS NULL",
 );
 pub(crate) const HISTORY_BATCH: &str = "SELECT batch_id FROM history WHERE execution_key = $1 AND first_seq = $2";
 pub(crate) const KEY_OF_UID: &str = "SELECT key FROM executions WHERE uid = $1";

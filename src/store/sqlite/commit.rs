@@ -5,9 +5,13 @@
 //! costs its own append alone. An error that lies in the data rolls back and halves the batch, until the guilty append
 //! stands alone and the rest is written.
 //!
+//! An append with two fences is a part of its own ([`two_fences`]).
+//!
 //! # Design
 //! One statement over many rows costs a fraction of as many statements, so each kind of row is written with VALUES lists
 //! of a few fixed sizes ([`Rows`]).
+
+mod two_fences;
 
 use super::connection::{Unfinished, Writer};
 use super::error;
@@ -51,14 +55,35 @@ async fn attempt_once(writer: &mut Writer, appends: &[&Append]) -> Result<Vec<Co
     writer.finish(transaction, written).await
 }
 
+/// Writes a part in an open transaction.
+async fn write<T: Transaction>(transaction: &mut T, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
+    if let [append] = appends
+        && append.has_two_fences()
+    {
+        return Ok(vec![two_fences::write(transaction, append).await?]);
+    }
+    let won = write_fenced(transaction, appends).await?;
+    let mut answers = Vec::with_capacity(appends.len());
+    for (append, key) in appends.iter().zip(won) {
+        answers.push(match key {
+            Some(key) => Committed::Written(key),
+            None => written_before(transaction, append).await?,
+        });
+    }
+    Ok(answers)
+}
+
 /// An append whose fence was won, with its execution.
 struct Won<'a> {
     key: ExecutionKey,
     append: &'a Append,
 }
 
-/// Writes a part in an open transaction.
-async fn write<T: Transaction>(transaction: &mut T, appends: &[&Append]) -> sqlx::Result<Vec<Committed>> {
+/// Writes appends, each if it wins its fence; answers with the executions of those that did.
+async fn write_fenced<T: Transaction>(
+    transaction: &mut T,
+    appends: &[&Append],
+) -> sqlx::Result<Vec<Option<ExecutionKey>>> {
     let keys = create_executions(transaction, appends).await?;
     let mut fenced: Vec<(ExecutionKey, usize)> =
         keys.iter().enumerate().filter_map(|(index, key)| Some(((*key)?, index))).collect();
@@ -70,21 +95,13 @@ async fn write<T: Transaction>(transaction: &mut T, appends: &[&Append]) -> sqlx
     let mut outcomes = vec![None; appends.len()];
     for (won_fence, (key, index)) in came_back.iter().zip(&fenced) {
         if *won_fence {
-            outcomes[*index] = Some(Committed::Written(*key));
+            outcomes[*index] = Some(*key);
         }
     }
     let won: Vec<Won<'_>> =
         won.into_iter().zip(came_back).filter_map(|(won, came_back)| came_back.then_some(won)).collect();
     write_companions(transaction, &won).await?;
-
-    let mut answers = Vec::with_capacity(appends.len());
-    for (append, outcome) in appends.iter().zip(outcomes) {
-        answers.push(match outcome {
-            Some(outcome) => outcome,
-            None => written_before(transaction, append).await?,
-        });
-    }
-    Ok(answers)
+    Ok(outcomes)
 }
 
 static EXECUTIONS: Rows = Rows::new(
@@ -106,11 +123,9 @@ async fn create_executions<T: Transaction>(
     for append in appends {
         match &append.target {
             Target::Existing(key) => keys.push(Some(*key)),
-            Target::New(execution) => {
-                keys.push(None);
-                new.push((execution, append.wake_set().flatten()));
-            }
+            Target::New(_) | Target::Replacing(_) => keys.push(None),
         }
+        new.extend(append.new_execution().map(|execution| (execution, append.wake_set().flatten())));
     }
     let rows = new.into_iter().map(|(execution, wake_time)| {
         [
@@ -135,7 +150,7 @@ async fn create_executions<T: Transaction>(
         created.insert(row.bytes(0)?.to_vec(), ExecutionKey(row.integer(1)?));
     }
     for (key, append) in keys.iter_mut().zip(appends) {
-        if let Target::New(execution) = &append.target {
+        if let Some(execution) = append.new_execution() {
             *key = created.get(&execution.uid.0.as_bytes()[..]).copied();
         }
     }
@@ -148,7 +163,7 @@ static HISTORY: Rows = Rows::new(
     "INSERT INTO history (execution_key, first_seq, last_seq, run, batch_id, format, events) \
      SELECT column1, column2, column3, column4, column5, column6, column7 FROM ",
     7,
-    " AS v CROSS JOIN executions AS e WHERE e.key = v.column1 AND e.floor_seq < v.column2 AND v.column2 = 1 + coalesce(\
+    " AS v CROSS JOIN executions AS e WHERE e.key = v.column1 AND e.delete_time IS NULL AND e.floor_seq < v.column2 AND v.column2 = 1 + coalesce(\
      (SELECT h.last_seq FROM history AS h WHERE h.execution_key = v.column1 ORDER BY h.first_seq DESC LIMIT 1), e.floor_seq) \
      ON CONFLICT DO NOTHING RETURNING execution_key",
 );
@@ -177,10 +192,11 @@ async fn insert_history<T: Transaction>(transaction: &mut T, fenced: &[Won<'_>])
 /// The answer to an append that lost its fence: written, if the row at its number is its own (its COMMIT worked though the
 /// answer was lost), else a conflict.
 async fn written_before<T: Transaction>(transaction: &mut T, append: &Append) -> sqlx::Result<Committed> {
-    let key = match &append.target {
-        Target::Existing(key) => Some(*key),
-        Target::New(execution) => {
-            let row = transaction.row(sql::KEY_OF_UID, [execution.uid.0.as_bytes().into()].into()).await?;
+    let key = match (&append.target, append.new_execution()) {
+        (Target::Existing(key), _) => Some(*key),
+        (Target::New(_) | Target::Replacing(_), execution) => {
+            let uid = execution.map(|execution| execution.uid.0.as_bytes().as_slice());
+            let row = transaction.row(sql::KEY_OF_UID, [uid.into()].into()).await?;
             row.map(|row| row.integer(0)).transpose()?.map(ExecutionKey)
         }
     };
@@ -242,6 +258,8 @@ async fn write_companions<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) 
     write_labels(transaction, won).await?;
     write_ready(transaction, won).await?;
     write_rows(transaction, won).await?;
+    write_runs(transaction, won).await?;
+    write_deletions(transaction, won).await?;
     write_counters(transaction, won).await?;
 
     let snapshots = won.iter().filter_map(|Won { key, append }| {
@@ -267,7 +285,7 @@ async fn write_companions<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) 
 async fn write_labels<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
     let mut labels: Vec<[Value; 5]> = Vec::new();
     for Won { key, append } in won {
-        let Target::New(execution) = &append.target else { continue };
+        let Some(execution) = append.new_execution() else { continue };
         let start_time = execution.start_time.as_micros();
         labels.extend(execution.labels.iter().map(|(label, value)| {
             [key.0.into(), NAMESPACE.into(), label.as_str().into(), value.as_str().into(), start_time.into()]
@@ -301,7 +319,8 @@ async fn write_ready<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sq
 async fn write_rows<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
     let (mut wakes, mut states): (Vec<[Value; 2]>, Vec<[Value; 5]>) = (Vec::new(), Vec::new());
     for Won { key, append } in won {
-        if let Target::New(_) = append.target {
+        // A deletion writes the row itself.
+        if append.new_execution().is_some() || append.deletion.is_some() {
             continue;
         }
         let wake = append.wake_set();
@@ -321,10 +340,60 @@ async fn write_rows<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sql
     transaction.run_many(Change::ExecutionUpdated, &STATES, List::of(states)).await.map(drop)
 }
 
+static RUNS: Rows = Rows::new(
+    "INSERT INTO runs (execution_key, run, first_seq, start_time) SELECT column1, column2, column3, column4 FROM ",
+    4,
+    " AS v WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
+);
+
+static NEWEST_RUN: Rows =
+    Rows::new("UPDATE executions SET run = v.column2 FROM ", 2, " AS v WHERE executions.key = v.column1");
+
+async fn write_runs<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
+    let begun = won.iter().filter_map(|Won { key, append }| Some((key.0, *append, append.begins_run?)));
+    let rows = begun.clone().map(|(key, append, start_time)| {
+        [key.into(), append.run.into(), number(append.first_number).into(), start_time.as_micros().into()]
+    });
+    transaction.run_many(Change::RunInserted, &RUNS, List::of(rows)).await?;
+    let newest = begun.map(|(key, append, _)| [key.into(), append.run.into()]);
+    transaction.run_many(Change::ExecutionUpdated, &NEWEST_RUN, List::of(newest)).await.map(drop)
+}
+
+static DELETIONS: Rows = Rows::new(
+    "UPDATE executions SET current = 0, wake_time = NULL, delete_time = v.column2, request_key = v.column3, \
+     request_content = v.column4 FROM ",
+    4,
+    " AS v WHERE executions.key = v.column1",
+);
+
+static UNLABELLED: Rows =
+    Rows::new("DELETE FROM labels WHERE (namespace, key, value, start_time, execution_key) IN ", 5, "");
+
+async fn write_deletions<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
+    let begun = won.iter().filter_map(|Won { key, append }| Some((key.0, append.deletion.as_ref()?)));
+    let rows = begun.clone().map(|(key, deletion)| {
+        let request = deletion.request.as_ref();
+        let (request_key, content) =
+            (request.map(|request| &request.key[..]), request.map(|request| &request.content[..]));
+        [key.into(), deletion.time.as_micros().into(), request_key.into(), content.into()]
+    });
+    transaction.run_many(Change::ExecutionUpdated, &DELETIONS, List::of(rows)).await?;
+    let labels = begun.flat_map(|(key, deletion)| {
+        let start_time = deletion.start_time.as_micros();
+        deletion.labels.iter().map(move |(label, value)| {
+            [NAMESPACE.into(), label.as_str().into(), value.as_str().into(), start_time.into(), key.into()]
+        })
+    });
+    transaction.run_many(Change::LabelDeleted, &UNLABELLED, List::of(labels)).await.map(drop)
+}
+
 async fn write_counters<T: Transaction>(transaction: &mut T, won: &[Won<'_>]) -> sqlx::Result<()> {
     let mut deltas: BTreeMap<ExecutionState, i64> = BTreeMap::new();
     for Won { append, .. } in won {
-        if let Target::New(execution) = &append.target {
+        if let Some(deletion) = &append.deletion {
+            *deltas.entry(deletion.state).or_default() -= 1;
+        }
+        if let Some(execution) = append.new_execution() {
             *deltas.entry(execution.state).or_default() += 1;
         } else if let Some(change) = append.state {
             *deltas.entry(change.from).or_default() -= 1;
@@ -342,6 +411,21 @@ fn number(number: u64) -> i64 {
 
 /// All statements over many rows, for a look at their plans.
 #[cfg(test)]
-pub(super) fn statements() -> [&'static Rows; 10] {
-    [&EXECUTIONS, &HISTORY, &LABELS, &READY_REMOVED, &READY_ADDED, &WAKES, &STATES, &COUNTERS, &SNAPSHOTS, &PAYLOADS]
+pub(super) fn statements() -> [&'static Rows; 14] {
+    [
+        &EXECUTIONS,
+        &HISTORY,
+        &LABELS,
+        &READY_REMOVED,
+        &READY_ADDED,
+        &WAKES,
+        &STATES,
+        &RUNS,
+        &NEWEST_RUN,
+        &DELETIONS,
+        &UNLABELLED,
+        &COUNTERS,
+        &SNAPSHOTS,
+        &PAYLOADS,
+    ]
 }

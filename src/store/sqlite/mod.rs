@@ -17,10 +17,10 @@ mod open;
 mod tests;
 
 use super::{
-    Append, Change, Committed, DefinitionRow, DefinitionStored, Error, ExecutionKey, ExecutionRow, ExecutionState,
-    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded,
-    NodeRow, Opened, Pool, Presence, ReadyRow, Schema, SessionRow, Size, Statistics, Store,
-    sql::{Transaction as _, definitions, executions, list, sessions},
+    Append, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error, ExecutionKey, ExecutionRow,
+    ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter,
+    ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, Schema, SessionRow, Size, Statistics, Store,
+    sql::{Transaction as _, definitions, executions, list, retention, sessions},
 };
 use super::{statistics::Totals, unbroken::unbroken};
 use crate::domain::{SessionId, Timestamp};
@@ -328,6 +328,40 @@ impl Store for SqliteStore {
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {
         let rows = rows.to_vec();
         self.write(move |transaction| Box::pin(async move { sessions::delete_held(transaction, &rows).await })).await
+    }
+
+    async fn closed_before(
+        &self,
+        before: Timestamp,
+        after: Option<(Timestamp, ExecutionKey)>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, ExecutionKey)>, Error> {
+        self.readers.read(async |reader| retention::closed_before(reader, before, after, limit).await).await
+    }
+
+    async fn deleted(&self, after: Option<(Timestamp, ExecutionKey)>, limit: usize) -> Result<Vec<DeletedRow>, Error> {
+        self.readers.read(async |reader| retention::deleted(reader, after, limit).await).await
+    }
+
+    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error> {
+        self.write(move |transaction| Box::pin(retention::delete_rows(transaction, key, limit, with_row))).await
+    }
+
+    async fn runs_begun_before(
+        &self,
+        before: Timestamp,
+        after: Option<RunRow>,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, Error> {
+        self.readers.read(async |reader| retention::runs_begun_before(reader, before, after, limit).await).await
+    }
+
+    async fn raise_floor(&self, key: ExecutionKey, number: u64) -> Result<bool, Error> {
+        self.write(move |transaction| Box::pin(retention::raise_floor(transaction, key, number))).await
+    }
+
+    async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error> {
+        self.write(move |transaction| Box::pin(retention::delete_trimmed(transaction, key, number, limit))).await
     }
 
     async fn size(&self) -> Result<Size, Error> {

@@ -4,7 +4,7 @@ use super::{connection::Writer, open};
 use crate::domain::Timestamp;
 use crate::store::{
     Error, ExecutionKey, ExecutionState, ListCursor, ListFilter, Presence, SqliteStore, Store as _,
-    sql::{Connection as _, Dialect, Rows, Values, list, list::Walk, text as sql},
+    sql::{Connection as _, Dialect, Rows, Values, list, list::Walk, retention, text as sql},
     sqlite::{Options, commit},
 };
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _, sqlite::SqliteConnectOptions};
@@ -34,6 +34,9 @@ async fn each_query_that_loops_uses_its_index() {
         (sql::HELD_BY_EXECUTION, "PRIMARY KEY (execution_key=?)"),
         (sql::HELD_MISSING, "held_missing"),
         (sql::HELD_OVERDUE, "held_beat"),
+        (retention::CLOSED, "executions_close"),
+        (retention::DELETED, "executions_delete"),
+        (retention::RUNS, "runs_start"),
         (sql::DEFINITION_BY_HASH, "definitions_hash"),
         (sql::DEFINITION_LATEST, "definitions_order"),
         (sql::CONTRACT_VERSIONS, "PRIMARY KEY (namespace=? AND task_name=?)"),
@@ -49,7 +52,22 @@ async fn each_query_that_loops_uses_its_index() {
     for load in [sql::LOAD, sql::LOAD_TAIL] {
         let plan = self::plan(&store, load).await;
         assert!(plan.contains("SEARCH h USING PRIMARY KEY (execution_key=? AND first_seq>?)"), "{plan}");
+        assert!(plan.contains("SEARCH r USING PRIMARY KEY (execution_key=?)"), "{plan}");
+        // The number at which the newest run begins is a table of one row.
+        let plan = plan.replace("SCAN CONSTANT ROW", "").replace("SCAN b", "");
         assert!(!plan.contains("SCAN"), "{plan}");
+    }
+    for delete in [
+        retention::DELETE_HISTORY,
+        retention::DELETE_PAYLOADS,
+        retention::DELETE_RUNS,
+        retention::DELETE_HELD,
+        retention::DELETE_READY,
+    ] {
+        let plan = self::plan(&store, delete).await;
+        // The portion that goes is found first.
+        let plan = plan.replace("SCAN d", "");
+        assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{delete}\n{plan}");
     }
     // Walks over sessions, not over held rows.
     let plan = self::plan(&store, sql::HELD_WITHOUT_SESSION).await;
@@ -163,6 +181,8 @@ async fn a_full_disk_is_unavailable_and_then_works_again() {
         state: None,
         wake: crate::store::WakeChange::Keep,
         snapshot: None,
+        begins_run: None,
+        deletion: None,
     };
     let mut written = 0;
     let full = loop {

@@ -3,7 +3,7 @@
 use super::{Node, ONE_TASK, OPEN, nodes};
 use crate::harness::*;
 use orbit::domain::{Phase, Rejection, ReportOutcome};
-use orbit::engine::Error;
+use orbit::engine::{Error, IdReuse, StartExecution};
 use orbit::store::{
     Store,
     faulty::{Call, Fate},
@@ -95,8 +95,8 @@ async fn an_id_that_has_passed_on_is_the_new_one_s_everywhere() {
         // To B the id is the old execution's, which it has in memory as an open one.
         let old = b.standing(&id).await.row;
         a.signal(&id, "end", "1").await.unwrap();
-        a.memory.release_id(old.key);
-        let new = a.start("open", &id).await;
+        let again = StartExecution { id_reuse: IdReuse::AllowWhenClosed, ..start_of("open", &id, "{}") };
+        let new = a.engine.start_execution(again).await.unwrap();
         match call {
             0 => assert_eq!(b.signal(&id, "s", "1").await.unwrap(), 3),
             1 => assert_eq!(b.standing(&id).await.row.uid, new.uid),
