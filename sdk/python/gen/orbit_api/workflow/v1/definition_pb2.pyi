@@ -27,7 +27,16 @@ class Definition(google.protobuf.message.Message):
 
     The file that people write is this message's JSON form as YAML 1.2 or JSON, with field names in snake_case or
     lowerCamelCase, durations also as `1h30m` or `7d`, and enum values also by their short name (`continue`).
-    Everything is checked at deploy; all faults are reported at once, with line, column, code and hint.
+    Everything is checked at deploy; all faults are reported at once, with line, column, code and hint. The text has at
+    most 1 MiB and is nested at most 64 deep; an expression has at most 4 KiB and is nested at most
+    128 deep.
+
+    Expressions see `input`, `execution` (`id`, `run`, `start_time`) and `steps.ID.output|error|state`; beside these the
+    `for_each` variable (`value`, `index`) in the step that has it, `signal` in the `match` of an `await`, `event` under
+    `handlers.on_event` and `failure` (`code`, `message`, `details`, `unit`) under the other handlers. Which steps can be
+    seen: a step under `steps` sees the others there, and needs those that it mentions; a handler's step sees all of
+    them without needing any, and those of its own list, which it needs; `compensate`, `result` and `queries` see those under
+    `steps` and need none. The output of a step that has not ended is null.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -84,6 +93,24 @@ class Definition(google.protobuf.message.Message):
         def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class QueriesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        @property
+        def value(self) -> orbit_api.workflow.v1.payload_pb2.Payload: ...
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        ) -> None: ...
+        def HasField(self, field_name: typing.Literal["value", b"value"]) -> builtins.bool: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     NAME_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     DESCRIPTION_FIELD_NUMBER: builtins.int
@@ -95,6 +122,8 @@ class Definition(google.protobuf.message.Message):
     SIGNALS_FIELD_NUMBER: builtins.int
     STEPS_FIELD_NUMBER: builtins.int
     RESULT_FIELD_NUMBER: builtins.int
+    QUERIES_FIELD_NUMBER: builtins.int
+    HANDLERS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Required. Name of the workflow: 1 to 128 characters of `A-Z a-z 0-9 . _ -`, the first alphanumeric."""
     version: builtins.str
@@ -137,6 +166,16 @@ class Definition(google.protobuf.message.Message):
     def result(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
         """Template of the output. Default: null."""
 
+    @property
+    def queries(self) -> google.protobuf.internal.containers.MessageMap[builtins.str, orbit_api.workflow.v1.payload_pb2.Payload]:
+        """Queries by name: templates that are evaluated on the committed state when somebody asks. At most 100; names of 1 to
+        128 characters `A-Z a-z 0-9 . _ -`, the first alphanumeric.
+        """
+
+    @property
+    def handlers(self) -> Global___Handlers:
+        """Steps that run while the execution winds down, and for signals while it runs."""
+
     def __init__(
         self,
         *,
@@ -151,9 +190,11 @@ class Definition(google.protobuf.message.Message):
         signals: collections.abc.Mapping[builtins.str, orbit_api.workflow.v1.payload_pb2.Payload] | None = ...,
         steps: collections.abc.Iterable[Global___Step] | None = ...,
         result: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        queries: collections.abc.Mapping[builtins.str, orbit_api.workflow.v1.payload_pb2.Payload] | None = ...,
+        handlers: Global___Handlers | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["input", b"input", "output", b"output", "result", b"result", "timeout", b"timeout"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["description", b"description", "input", b"input", "labels", b"labels", "name", b"name", "output", b"output", "result", b"result", "signals", b"signals", "steps", b"steps", "tasks", b"tasks", "timeout", b"timeout", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["handlers", b"handlers", "input", b"input", "output", b"output", "result", b"result", "timeout", b"timeout"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["description", b"description", "handlers", b"handlers", "input", b"input", "labels", b"labels", "name", b"name", "output", b"output", "queries", b"queries", "result", b"result", "signals", b"signals", "steps", b"steps", "tasks", b"tasks", "timeout", b"timeout", "version", b"version"]) -> None: ...
 
 Global___Definition: typing_extensions.TypeAlias = Definition
 
@@ -221,6 +262,10 @@ class Step(google.protobuf.message.Message):
     SLEEP_FIELD_NUMBER: builtins.int
     AWAIT_FIELD_NUMBER: builtins.int
     FAIL_FIELD_NUMBER: builtins.int
+    WORKFLOW_FIELD_NUMBER: builtins.int
+    HTTP_FIELD_NUMBER: builtins.int
+    SIGNAL_FIELD_NUMBER: builtins.int
+    CONTINUE_AS_NEW_FIELD_NUMBER: builtins.int
     INPUT_FIELD_NUMBER: builtins.int
     LANGUAGE_FIELD_NUMBER: builtins.int
     QUEUE_FIELD_NUMBER: builtins.int
@@ -231,6 +276,12 @@ class Step(google.protobuf.message.Message):
     HEARTBEAT_TIMEOUT_FIELD_NUMBER: builtins.int
     ON_ERROR_FIELD_NUMBER: builtins.int
     PRIORITY_FIELD_NUMBER: builtins.int
+    FOR_EACH_FIELD_NUMBER: builtins.int
+    AS_FIELD_NUMBER: builtins.int
+    MAX_PARALLEL_FIELD_NUMBER: builtins.int
+    COMPENSATE_FIELD_NUMBER: builtins.int
+    IRREVERSIBLE_FIELD_NUMBER: builtins.int
+    PIN_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Required. Name of the step, unique in the definition: 1 to 63 characters, a letter first, then `A-Z a-z 0-9 _`."""
     when: builtins.str
@@ -239,14 +290,30 @@ class Step(google.protobuf.message.Message):
     """
     task: builtins.str
     """Contract `name@version` of a task for a worker."""
+    workflow: builtins.str
+    """Starts another workflow and waits for its end; its output is the step's. Written `name@range`, the range as semver
+    has it (`invoice@^1`, `invoice@~1.2`, `invoice@*`), one version meaning exactly that. It is resolved once, at deploy, to the
+    highest deployed version in the range, a pre-release only if the range names one. If there is none, the deploy is
+    refused with `CHILD_NOT_FOUND`.
+    """
     language: builtins.str
     """Only workers of this language take the task, for example `python`. Default: any. Only with `task`."""
     queue: builtins.str
     """Queue that the task waits in: 1 to 128 characters of `A-Z a-z 0-9 . _ -`. Default: `default`. Only with `task`."""
     on_error: Global___Step.OnError.ValueType
-    """What a failure of this step does to the execution. Default: ON_ERROR_FAIL."""
+    """What a failure of this step does to the execution; of a handler's step, to the steps that need it. With `for_each`,
+    ON_ERROR_CONTINUE holds for each item: the output of a failed one is null, and the step's `error` is that of the first
+    failed item. Default: ON_ERROR_FAIL.
+    """
     priority: builtins.int
-    """Order in which waiting tasks are handed out, 1 first to 5 last. 0 or absent is 3. Only with `task`."""
+    """Order in which waiting tasks are handed out, 1 first to 5 last. 0 or absent is 3. Only with `task` and `http`."""
+    max_parallel: builtins.int
+    """Most items that run at once, 1 to 100,000. 0 or absent is no limit. Only with `for_each`."""
+    irreversible: builtins.bool
+    """Whether nothing is undone any more once a unit of this step has succeeded or has an unknown outcome. `false`, said in
+    so many words, also tells the checker that the step leaves nothing to undo. Not with `fail` and `continue_as_new`, not
+    in handlers. Default: false.
+    """
     @property
     def needs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Ids of steps that must end before this one, added to those that its expressions mention."""
@@ -264,17 +331,35 @@ class Step(google.protobuf.message.Message):
         """Fails the step with a code and a message of its own."""
 
     @property
+    def http(self) -> Global___Http:
+        """Sends a request, from the server; the step's output is `{status, headers, body}`."""
+
+    @property
+    def signal(self) -> Global___SignalStep:
+        """Gives a signal to another execution."""
+
+    @property
+    def continue_as_new(self) -> Global___ContinueAsNew:
+        """Ends this run and begins the next one. Every other step under `steps` must be among what this one needs, directly or
+        not, and none may need it. With a `when` that is false the run ends as if the step were not there. Not with
+        `for_each` and not in handlers.
+        """
+
+    @property
     def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
-        """Template of a task's input. Default: null. Only with `task`."""
+        """Template of the input of a task or child. Default: null. Only with `task` and `workflow`."""
 
     @property
     def retry(self) -> Global___RetryPolicy:
-        """What happens after a failed attempt. Only with `task`."""
+        """What happens after a failed attempt; each attempt of a `workflow` is a child of its own. Only with `task`, `workflow`
+        and `http`.
+        """
 
     @property
     def timeout(self) -> google.protobuf.duration_pb2.Duration:
-        """Longest time of one delivery; its end fails the attempt with `TIMEOUT`, which is retried. Above zero, at most
-        36,500 days. Default: none. Only with `task`.
+        """Longest time of one delivery of a task, one attempt of a `workflow` or one request of an `http` step; its end fails the
+        attempt with `TIMEOUT`, which is retried. Above zero, at most 36,500 days. Default: none; 30 s for `http`. Only with
+        `task`, `workflow` and `http`.
         """
 
     @property
@@ -286,7 +371,7 @@ class Step(google.protobuf.message.Message):
     @property
     def total_timeout(self) -> google.protobuf.duration_pb2.Duration:
         """Longest time of all attempts together, pauses included; its end fails the step with `TOTAL_TIMEOUT`, which is
-        not retried. Above zero. Default: none. Only with `task`.
+        not retried. Above zero. Default: none. Only with `task`, `workflow` and `http`.
         """
 
     @property
@@ -294,6 +379,24 @@ class Step(google.protobuf.message.Message):
         """Longest time without progress or an explicit beat; its end fails the attempt with `HEARTBEAT_TIMEOUT`, which is
         retried. At least 1 s and at most `timeout`. Default: none. Only with `task`.
         """
+
+    @property
+    def for_each(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Runs the step once for each item of a list: a template that gives one, or a literal list; at most 100,000 items.
+        The step's output is the list of the items' outputs, in the order of the items; of no items it is `[]`. Null skips the step.
+        `when` and `for_each` itself are evaluated once for the whole step, so they see no item; all else is evaluated for each
+        item. `retry` and the timeouts hold for each item. Not under `handlers.on_event`.
+        """
+
+    @property
+    def compensate(self) -> Global___Compensation:
+        """What undoes the step once it has succeeded and the execution winds down. Not with `fail` and `continue_as_new`, not in
+        handlers. Default: nothing does.
+        """
+
+    @property
+    def pin(self) -> Global___ChildPin:
+        """Output only: the version that `workflow` stands for. Refused in a deploy."""
 
     def __init__(
         self,
@@ -305,6 +408,10 @@ class Step(google.protobuf.message.Message):
         compute: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
         sleep: Global___Sleep | None = ...,
         fail: Global___Fail | None = ...,
+        workflow: builtins.str = ...,
+        http: Global___Http | None = ...,
+        signal: Global___SignalStep | None = ...,
+        continue_as_new: Global___ContinueAsNew | None = ...,
         input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
         language: builtins.str = ...,
         queue: builtins.str = ...,
@@ -315,12 +422,346 @@ class Step(google.protobuf.message.Message):
         heartbeat_timeout: google.protobuf.duration_pb2.Duration | None = ...,
         on_error: Global___Step.OnError.ValueType = ...,
         priority: builtins.int = ...,
+        for_each: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        max_parallel: builtins.int = ...,
+        compensate: Global___Compensation | None = ...,
+        irreversible: builtins.bool | None = ...,
+        pin: Global___ChildPin | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["action", b"action", "await", b"await", "compute", b"compute", "fail", b"fail", "heartbeat_timeout", b"heartbeat_timeout", "input", b"input", "queue_timeout", b"queue_timeout", "retry", b"retry", "sleep", b"sleep", "task", b"task", "timeout", b"timeout", "total_timeout", b"total_timeout"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["action", b"action", "await", b"await", "compute", b"compute", "fail", b"fail", "heartbeat_timeout", b"heartbeat_timeout", "id", b"id", "input", b"input", "language", b"language", "needs", b"needs", "on_error", b"on_error", "priority", b"priority", "queue", b"queue", "queue_timeout", b"queue_timeout", "retry", b"retry", "sleep", b"sleep", "task", b"task", "timeout", b"timeout", "total_timeout", b"total_timeout", "when", b"when"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["action", b"action"]) -> typing.Literal["task", "compute", "sleep", "await", "fail"] | None: ...
+    def HasField(self, field_name: typing.Literal["_irreversible", b"_irreversible", "action", b"action", "await", b"await", "compensate", b"compensate", "compute", b"compute", "continue_as_new", b"continue_as_new", "fail", b"fail", "for_each", b"for_each", "heartbeat_timeout", b"heartbeat_timeout", "http", b"http", "input", b"input", "irreversible", b"irreversible", "pin", b"pin", "queue_timeout", b"queue_timeout", "retry", b"retry", "signal", b"signal", "sleep", b"sleep", "task", b"task", "timeout", b"timeout", "total_timeout", b"total_timeout", "workflow", b"workflow"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_irreversible", b"_irreversible", "action", b"action", "as", b"as", "await", b"await", "compensate", b"compensate", "compute", b"compute", "continue_as_new", b"continue_as_new", "fail", b"fail", "for_each", b"for_each", "heartbeat_timeout", b"heartbeat_timeout", "http", b"http", "id", b"id", "input", b"input", "irreversible", b"irreversible", "language", b"language", "max_parallel", b"max_parallel", "needs", b"needs", "on_error", b"on_error", "pin", b"pin", "priority", b"priority", "queue", b"queue", "queue_timeout", b"queue_timeout", "retry", b"retry", "signal", b"signal", "sleep", b"sleep", "task", b"task", "timeout", b"timeout", "total_timeout", b"total_timeout", "when", b"when", "workflow", b"workflow"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_irreversible", b"_irreversible"]) -> typing.Literal["irreversible"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["action", b"action"]) -> typing.Literal["task", "compute", "sleep", "await", "fail", "workflow", "http", "signal", "continue_as_new"] | None: ...
 
 Global___Step: typing_extensions.TypeAlias = Step
+
+@typing.final
+class Compensation(google.protobuf.message.Message):
+    """What undoes a step. It sees `steps` as they are when it is scheduled, the step itself included: there `output` is that of
+    the unit that is undone, of a step with `for_each` the item's. Undone is in the reverse order of success, one after another; one
+    that fails after its retries is recorded, the others go on, and the execution ends FAILED.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    class _Unknown:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _UnknownEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[Compensation._Unknown.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        UNKNOWN_UNSPECIFIED: Compensation._Unknown.ValueType  # 0
+        """Not said: as UNKNOWN_COMPENSATE."""
+        UNKNOWN_COMPENSATE: Compensation._Unknown.ValueType  # 1
+        """It is undone; its output is null in the template. In files also `compensate`."""
+        UNKNOWN_SKIP: Compensation._Unknown.ValueType  # 2
+        """It is left as it is. In files also `skip`."""
+
+    class Unknown(_Unknown, metaclass=_UnknownEnumTypeWrapper):
+        """What becomes of a unit of unknown outcome: it did not succeed, and some delivery of it ended without a report."""
+
+    UNKNOWN_UNSPECIFIED: Compensation.Unknown.ValueType  # 0
+    """Not said: as UNKNOWN_COMPENSATE."""
+    UNKNOWN_COMPENSATE: Compensation.Unknown.ValueType  # 1
+    """It is undone; its output is null in the template. In files also `compensate`."""
+    UNKNOWN_SKIP: Compensation.Unknown.ValueType  # 2
+    """It is left as it is. In files also `skip`."""
+
+    TASK_FIELD_NUMBER: builtins.int
+    WORKFLOW_FIELD_NUMBER: builtins.int
+    HTTP_FIELD_NUMBER: builtins.int
+    INPUT_FIELD_NUMBER: builtins.int
+    LANGUAGE_FIELD_NUMBER: builtins.int
+    QUEUE_FIELD_NUMBER: builtins.int
+    RETRY_FIELD_NUMBER: builtins.int
+    TIMEOUT_FIELD_NUMBER: builtins.int
+    QUEUE_TIMEOUT_FIELD_NUMBER: builtins.int
+    TOTAL_TIMEOUT_FIELD_NUMBER: builtins.int
+    HEARTBEAT_TIMEOUT_FIELD_NUMBER: builtins.int
+    PRIORITY_FIELD_NUMBER: builtins.int
+    UNKNOWN_FIELD_NUMBER: builtins.int
+    PIN_FIELD_NUMBER: builtins.int
+    task: builtins.str
+    """Contract `name@version` of a task for a worker."""
+    workflow: builtins.str
+    """Another workflow, `name@range`."""
+    language: builtins.str
+    """As in a step. Only with `task`."""
+    queue: builtins.str
+    """As in a step. Only with `task`."""
+    priority: builtins.int
+    """As in a step. Only with `task` and `http`."""
+    unknown: Global___Compensation.Unknown.ValueType
+    """What becomes of a unit of unknown outcome. Default: UNKNOWN_COMPENSATE."""
+    @property
+    def http(self) -> Global___Http:
+        """A request from the server."""
+
+    @property
+    def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Template of the input. Default: null. Only with `task` and `workflow`."""
+
+    @property
+    def retry(self) -> Global___RetryPolicy:
+        """As in a step."""
+
+    @property
+    def timeout(self) -> google.protobuf.duration_pb2.Duration:
+        """As in a step."""
+
+    @property
+    def queue_timeout(self) -> google.protobuf.duration_pb2.Duration:
+        """As in a step. Only with `task`."""
+
+    @property
+    def total_timeout(self) -> google.protobuf.duration_pb2.Duration:
+        """As in a step."""
+
+    @property
+    def heartbeat_timeout(self) -> google.protobuf.duration_pb2.Duration:
+        """As in a step. Only with `task`."""
+
+    @property
+    def pin(self) -> Global___ChildPin:
+        """Output only: the version that `workflow` stands for. Refused in a deploy."""
+
+    def __init__(
+        self,
+        *,
+        task: builtins.str = ...,
+        workflow: builtins.str = ...,
+        http: Global___Http | None = ...,
+        input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        language: builtins.str = ...,
+        queue: builtins.str = ...,
+        retry: Global___RetryPolicy | None = ...,
+        timeout: google.protobuf.duration_pb2.Duration | None = ...,
+        queue_timeout: google.protobuf.duration_pb2.Duration | None = ...,
+        total_timeout: google.protobuf.duration_pb2.Duration | None = ...,
+        heartbeat_timeout: google.protobuf.duration_pb2.Duration | None = ...,
+        priority: builtins.int = ...,
+        unknown: Global___Compensation.Unknown.ValueType = ...,
+        pin: Global___ChildPin | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["action", b"action", "heartbeat_timeout", b"heartbeat_timeout", "http", b"http", "input", b"input", "pin", b"pin", "queue_timeout", b"queue_timeout", "retry", b"retry", "task", b"task", "timeout", b"timeout", "total_timeout", b"total_timeout", "workflow", b"workflow"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "heartbeat_timeout", b"heartbeat_timeout", "http", b"http", "input", b"input", "language", b"language", "pin", b"pin", "priority", b"priority", "queue", b"queue", "queue_timeout", b"queue_timeout", "retry", b"retry", "task", b"task", "timeout", b"timeout", "total_timeout", b"total_timeout", "unknown", b"unknown", "workflow", b"workflow"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["action", b"action"]) -> typing.Literal["task", "workflow", "http"] | None: ...
+
+Global___Compensation: typing_extensions.TypeAlias = Compensation
+
+@typing.final
+class ChildPin(google.protobuf.message.Message):
+    """The version of a child that a range stands for; chosen at deploy, so that a running execution's children do not change."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: builtins.int
+    HASH_FIELD_NUMBER: builtins.int
+    version: builtins.str
+    """Version by semver."""
+    hash: builtins.str
+    """Hash of that definition, 64 lower-case hexadecimal digits."""
+    def __init__(
+        self,
+        *,
+        version: builtins.str = ...,
+        hash: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["hash", b"hash", "version", b"version"]) -> None: ...
+
+Global___ChildPin: typing_extensions.TypeAlias = ChildPin
+
+@typing.final
+class Handlers(google.protobuf.message.Message):
+    """Steps that run while the execution winds down, after the siblings have ended and everything is undone, and for signals
+    while it runs. Of the first three, the list of the first cause runs. Ids are unique in the whole definition.
+
+    A handler's step has neither `compensate`, `irreversible` nor `continue_as_new`, its `await` must have a `timeout`, and its
+    `needs` name steps of the same list.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FAILURE_FIELD_NUMBER: builtins.int
+    CANCEL_FIELD_NUMBER: builtins.int
+    TIMEOUT_FIELD_NUMBER: builtins.int
+    ON_EVENT_FIELD_NUMBER: builtins.int
+    @property
+    def failure(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Step]:
+        """When the execution fails. At most 100 steps."""
+
+    @property
+    def cancel(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Step]:
+        """When it is cancelled: `failure.code` is `CANCELLED`, `failure.message` the reason. At most 100 steps."""
+
+    @property
+    def timeout(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Step]:
+        """When its timeout passes: `failure.code` is `TIMED_OUT`. At most 100 steps."""
+
+    @property
+    def on_event(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___EventHandler]:
+        """For signals while the execution runs. At most 100 entries; a signal is taken by the first that fits."""
+
+    def __init__(
+        self,
+        *,
+        failure: collections.abc.Iterable[Global___Step] | None = ...,
+        cancel: collections.abc.Iterable[Global___Step] | None = ...,
+        timeout: collections.abc.Iterable[Global___Step] | None = ...,
+        on_event: collections.abc.Iterable[Global___EventHandler] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cancel", b"cancel", "failure", b"failure", "on_event", b"on_event", "timeout", b"timeout"]) -> None: ...
+
+Global___Handlers: typing_extensions.TypeAlias = Handlers
+
+@typing.final
+class EventHandler(google.protobuf.message.Message):
+    """Runs a step for each signal that it takes."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SIGNAL_FIELD_NUMBER: builtins.int
+    MATCH_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    signal: builtins.str
+    """Required. Name of a signal that the definition declares."""
+    match: builtins.str
+    """CEL expression over `event`, the payload, and the step's scope; only a signal for which it is true is taken. Default: any."""
+    @property
+    def step(self) -> Global___Step:
+        """Required. What runs, once for each signal, in the order in which they came. It sees the payload as `event`, and has
+        neither `needs` nor `for_each`.
+        """
+
+    def __init__(
+        self,
+        *,
+        signal: builtins.str = ...,
+        match: builtins.str = ...,
+        step: Global___Step | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["step", b"step"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["match", b"match", "signal", b"signal", "step", b"step"]) -> None: ...
+
+Global___EventHandler: typing_extensions.TypeAlias = EventHandler
+
+@typing.final
+class Http(google.protobuf.message.Message):
+    """A request that the server sends. It is off unless the server allows it, and goes to allowed hosts only."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class HeadersEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    METHOD_FIELD_NUMBER: builtins.int
+    URL_FIELD_NUMBER: builtins.int
+    HEADERS_FIELD_NUMBER: builtins.int
+    BODY_FIELD_NUMBER: builtins.int
+    method: builtins.str
+    """`GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` or `OPTIONS`, in any case. Default: `POST` with a body, otherwise `GET`."""
+    url: builtins.str
+    """Required. An absolute `http` or `https` URL, a template."""
+    @property
+    def headers(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Headers by name, at most 64; values are templates of texts. Not those that follow from connection and request, as `host` and
+        `content-length`.
+        """
+
+    @property
+    def body(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Template of the JSON body. Default: none. Not with `GET`, `HEAD` and `OPTIONS`."""
+
+    def __init__(
+        self,
+        *,
+        method: builtins.str = ...,
+        url: builtins.str = ...,
+        headers: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        body: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "headers", b"headers", "method", b"method", "url", b"url"]) -> None: ...
+
+Global___Http: typing_extensions.TypeAlias = Http
+
+@typing.final
+class SignalStep(google.protobuf.message.Message):
+    """Gives a signal to another execution, once, however often the sender is interrupted. The step succeeds with output null as
+    soon as the signal is durable there, and fails with `SIGNAL_NOT_DELIVERED` if that execution does not exist or is closed.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EXECUTION_FIELD_NUMBER: builtins.int
+    PARENT_FIELD_NUMBER: builtins.int
+    CHILD_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    PAYLOAD_FIELD_NUMBER: builtins.int
+    execution: builtins.str
+    """Id of the execution, a template."""
+    parent: builtins.bool
+    """The parent. `false` is the same as absent."""
+    child: builtins.str
+    """Id of a step with `workflow` and without `for_each`: the child that it has started and that still runs, so this step
+    must not need it, directly or not. From `on_event` a step under `steps`, from other handlers one of the same list.
+    """
+    name: builtins.str
+    """Required. Name of the signal: 1 to 128 characters of `A-Z a-z 0-9 . _ -`, the first alphanumeric."""
+    @property
+    def payload(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Template of the payload. Default: null."""
+
+    def __init__(
+        self,
+        *,
+        execution: builtins.str = ...,
+        parent: builtins.bool = ...,
+        child: builtins.str = ...,
+        name: builtins.str = ...,
+        payload: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["child", b"child", "execution", b"execution", "parent", b"parent", "payload", b"payload", "target", b"target"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["child", b"child", "execution", b"execution", "name", b"name", "parent", b"parent", "payload", b"payload", "target", b"target"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["target", b"target"]) -> typing.Literal["execution", "parent", "child"] | None: ...
+
+Global___SignalStep: typing_extensions.TypeAlias = SignalStep
+
+@typing.final
+class ContinueAsNew(google.protobuf.message.Message):
+    """Ends this run and begins the next one, of the same version. Signals that nobody took go along; compensations do not."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    INPUT_FIELD_NUMBER: builtins.int
+    @property
+    def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Template of the next run's input. Default: the same input."""
+
+    def __init__(
+        self,
+        *,
+        input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["input", b"input"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["input", b"input"]) -> None: ...
+
+Global___ContinueAsNew: typing_extensions.TypeAlias = ContinueAsNew
 
 @typing.final
 class Sleep(google.protobuf.message.Message):
@@ -358,7 +799,9 @@ class Await(google.protobuf.message.Message):
     """
     @property
     def timeout(self) -> google.protobuf.duration_pb2.Duration:
-        """How long to wait; then the step fails with `AWAIT_TIMEOUT`. Above zero, at most 36,500 days. Default: for ever."""
+        """How long to wait; then the step fails with `AWAIT_TIMEOUT`. Above zero, at most 36,500 days. Default: for ever; in
+        handlers required.
+        """
 
     def __init__(
         self,
