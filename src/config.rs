@@ -3,9 +3,11 @@
 //! What a value means and where it may lie stands at its field, which is also the text of `--help`.
 
 mod database;
+mod http;
 mod postgres;
 
 pub use database::{Database, parse_secretly};
+pub use http::{HostRule, Http, Network};
 pub use postgres::PostgresUrl;
 
 use std::{net::SocketAddr, time::Duration};
@@ -78,6 +80,10 @@ pub struct Tuning {
     #[command(flatten)]
     #[allow(missing_docs, reason = "documented at the type")]
     pub postgres: Postgres,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "documented at the type")]
+    pub http: Http,
 }
 
 /// Options of a server whose database is one of PostgreSQL; without effect on SQLite.

@@ -62,6 +62,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod domain;
+mod egress;
 pub mod engine;
 pub mod gateway;
 pub mod proto;

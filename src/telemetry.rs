@@ -65,6 +65,15 @@ pub const SESSIONS: &str = "orbit_sessions";
 /// Counter: connections that could not be accepted, for example for want of file descriptors.
 pub const ACCEPT_FAILED: &str = "orbit_accept_failed_total";
 
+/// Counter: requests of `http` steps that this server made or refused, by `outcome`: the class of the status (`2xx` …
+/// `5xx`), `invalid`, `forbidden`, `failed`, `too_large`, `timeout`, `unwanted` (its step was cancelled), `released`
+/// (the server ended).
+pub const HTTP_REQUESTS: &str = "orbit_http_requests_total";
+/// Histogram, seconds: requests of `http` steps, from the task's receipt to the end of the response, redirects included.
+pub const HTTP_DURATION: &str = "orbit_http_request_duration_seconds";
+/// Gauge: requests of `http` steps that run, or whose result is being reported; at most `--http-slots`.
+pub const HTTP_IN_FLIGHT: &str = "orbit_http_in_flight";
+
 /// Gauge: nodes that share the database and live, this one among them.
 pub const NODES_LIVE: &str = "orbit_nodes_live";
 /// Gauge: the newest kind of event that every live node can read, and that is written therefore.
@@ -98,8 +107,9 @@ static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 /// If another recorder was installed, which only a mistake in this program can do.
 pub fn install() -> &'static PrometheusHandle {
     HANDLE.get_or_init(|| {
-        let histograms: [(&str, &[f64]); 5] = [
+        let histograms: [(&str, &[f64]); 6] = [
             (CALL_DURATION, &CALL_BUCKETS),
+            (HTTP_DURATION, &CALL_BUCKETS),
             (COMMIT_BATCH_APPENDS, &BATCH_BUCKETS),
             (COMMIT_DURATION, &STORE_BUCKETS),
             (PROBE_DURATION, &STORE_BUCKETS),
@@ -142,6 +152,9 @@ fn describe() {
     describe_gauge!(TIMERS_HOT, "Timers of the next seconds");
     describe_gauge!(SESSIONS, "Sessions of workers that this server has heard of");
     describe_counter!(ACCEPT_FAILED, "Connections that could not be accepted");
+    describe_counter!(HTTP_REQUESTS, "Requests of http steps that were made or refused");
+    describe_histogram!(HTTP_DURATION, Unit::Seconds, "Duration of requests of http steps");
+    describe_gauge!(HTTP_IN_FLIGHT, "Requests of http steps that run");
     describe_gauge!(NODES_LIVE, "Nodes that share the database and live");
     describe_gauge!(EVENT_LEVEL, "The newest kind of event that every live node can read");
     describe_counter!(NEWS_PUBLISHED, "Messages with news that were published to other nodes");
@@ -216,6 +229,11 @@ pub async fn keep(stop: CancellationToken) {
     while tokio::time::timeout(PAUSE, stop.cancelled()).await.is_err() {
         install().run_upkeep();
     }
+}
+
+/// A request of an `http` step ended.
+pub fn http_request(outcome: &'static str) {
+    counter!(HTTP_REQUESTS, "outcome" => outcome).increment(1);
 }
 
 /// A connection could not be accepted.

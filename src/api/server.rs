@@ -177,7 +177,8 @@ impl Server {
         clock::sleep(options.drain_delay).await;
         engine.drain();
         drain.cancel();
-        if tokio::time::timeout(options.drain_timeout, open.wait()).await.is_err() {
+        let ended = async { tokio::join!(open.wait(), engine.http_settled()) };
+        if tokio::time::timeout(options.drain_timeout, ended).await.is_err() {
             tracing::warn!(connections = open.len(), "cutting the calls that still run: the drain timeout has passed");
             cut.cancel();
             open.wait().await;

@@ -271,6 +271,9 @@ fn of_engine(error: &engine::Error) -> Verdict {
                 None => verdict.resource("definition", name),
             }
         }
+        engine::Error::HttpDisabled { step } => {
+            Verdict::new(Code::FailedPrecondition, ErrorReason::HttpDisabled, text).with("step", &**step)
+        }
         engine::Error::DefinitionAlreadyExists { name, version } => {
             Verdict::new(Code::AlreadyExists, ErrorReason::DefinitionAlreadyExists, text)
                 .with("name", name)

@@ -161,6 +161,7 @@ fn hint(status: &Status) -> String {
         ErrorReason::DefinitionNotFound => "`orbit deploy FILE` deploys a definition".to_owned(),
         ErrorReason::ExecutionAlreadyExists => "choose another --id, or none and the server makes one".to_owned(),
         ErrorReason::DefinitionAlreadyExists => "give the file a new `version` and deploy that".to_owned(),
+        ErrorReason::HttpDisabled => "`orbit server --http-allow HOST` runs http steps to that host".to_owned(),
         ErrorReason::DefinitionInvalid => "`orbit validate FILE` shows each fault with its place".to_owned(),
         ErrorReason::RequestIdReused => "a new call needs a new --request-id".to_owned(),
         ErrorReason::ExecutionClosed => "it has ended: `orbit get ID` shows how".to_owned(),

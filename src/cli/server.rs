@@ -128,6 +128,7 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
         () = std::future::ready(()) => {}
     }
     let engine = Engine::start(store, Arc::new(clock), Arc::new(SystemEntropy), engine_config);
+    engine.serve_http(&config.tuning.http);
     let everything_else = |services: &api::Services| {
         let gateway = Gateway::new(&services.admin, &services.worker, gateway::Limits::default());
         move |request: gateway::Request| {

@@ -64,4 +64,11 @@ pub mod code {
     pub const NESTING_TOO_DEEP: &str = "NESTING_TOO_DEEP";
     /// The execution that a signal is for does not exist, is closed, or does not take it; not retried.
     pub const SIGNAL_NOT_DELIVERED: &str = "SIGNAL_NOT_DELIVERED";
+    /// An `http` step got no response: the host or its name server did not work; retried. Where there is a response, the
+    /// code is `HTTP_` and its status.
+    pub const HTTP_FAILED: &str = "HTTP_FAILED";
+    /// An `http` step asks for an address that the server's operator does not allow; not retried.
+    pub const HTTP_FORBIDDEN: &str = "HTTP_FORBIDDEN";
+    /// The response to an `http` step is larger than the server takes; not retried.
+    pub const HTTP_TOO_LARGE: &str = "HTTP_TOO_LARGE";
 }

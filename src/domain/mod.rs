@@ -10,7 +10,7 @@ mod effect;
 mod event;
 mod failure;
 mod ids;
-mod json;
+pub(crate) mod json;
 mod payload;
 pub mod retry;
 mod state;

@@ -46,6 +46,12 @@ pub enum Error {
         /// Version.
         version: String,
     },
+    /// A definition has an `http` step, and no server of this database runs such steps.
+    #[error("step {step:?} is an http step, which no server here runs: start one with --http-allow")]
+    HttpDisabled {
+        /// The first such step.
+        step: Arc<str>,
+    },
     /// The session ended or never was.
     #[error("session not found")]
     SessionNotFound,

@@ -107,8 +107,10 @@ impl Engine {
     /// Stores a definition that was checked. Says whether it is new; the same content again changes nothing.
     ///
     /// # Errors
-    /// `DefinitionAlreadyExists` if its version has other content; `Store`.
+    /// `DefinitionAlreadyExists` if its version has other content; `HttpDisabled` if no server runs its `http` steps;
+    /// `Store`.
     pub async fn deploy(&self, definition: Definition, source: String) -> Result<bool, Error> {
+        self.check_served(&definition).await?;
         let name: Arc<str> = definition.name.clone();
         let version = definition.version.to_string();
         let row = DefinitionRow {

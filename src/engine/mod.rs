@@ -18,6 +18,7 @@ mod definitions;
 mod dispatch;
 mod draft;
 mod executions;
+mod http;
 mod lists;
 mod load;
 mod mailbox;
@@ -105,6 +106,7 @@ struct Core {
     members: Arc<membership::Membership>,
     news: news::News,
     definitions: definitions::Definitions,
+    http: http::Http,
     tasks: TaskTracker,
     /// Polls answer, streams end.
     draining: CancellationToken,
@@ -142,6 +144,7 @@ impl Engine {
             timers: timers::Timers::default(),
             sessions: sessions::Sessions::new(steadiness),
             definitions: definitions::Definitions::default(),
+            http: http::Http::default(),
             tasks,
             draining: CancellationToken::new(),
             stop: CancellationToken::new(),

@@ -18,7 +18,12 @@ pub(super) async fn deploy(
 ) -> Answer<proto::DeployDefinitionResponse> {
     let (definition, warnings, source) = parse(&request)?;
     let (name, version, hash) = (definition.name.to_string(), definition.version.to_string(), hex(&definition.hash));
-    let created = !request.validate_only && engine.deploy(definition, source).await?;
+    let created = if request.validate_only {
+        engine.check_served(&definition).await?;
+        false
+    } else {
+        engine.deploy(definition, source).await?
+    };
     let warnings = warnings.into_iter().map(fault).collect();
     Ok(proto::DeployDefinitionResponse { name, version, hash, created, warnings })
 }

@@ -8,6 +8,7 @@ import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.duration_pb2
 import google.protobuf.internal.containers
+import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import orbit_api.workflow.v1.definition_pb2
@@ -23,6 +24,42 @@ else:
     import typing_extensions
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
+
+class _IdReusePolicy:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _IdReusePolicyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_IdReusePolicy.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    ID_REUSE_POLICY_UNSPECIFIED: _IdReusePolicy.ValueType  # 0
+    """As `ID_REUSE_POLICY_REJECT`."""
+    ID_REUSE_POLICY_REJECT: _IdReusePolicy.ValueType  # 1
+    """Nothing: one with the same workflow and input is found (`created = false`), any other refuses the start, also when it
+    is closed.
+    """
+    ID_REUSE_POLICY_ALLOW_WHEN_CLOSED: _IdReusePolicy.ValueType  # 2
+    """Takes the place of a closed one, which from then on is found by its uid only and cannot be retried. An open one is as
+    with `ID_REUSE_POLICY_REJECT`.
+    """
+    ID_REUSE_POLICY_TERMINATE_RUNNING: _IdReusePolicy.ValueType  # 3
+    """Takes its place, and terminates it if it is open, in one commit."""
+
+class IdReusePolicy(_IdReusePolicy, metaclass=_IdReusePolicyEnumTypeWrapper):
+    """What a start may do if an execution has its id that was not made by the same call (`request_id`)."""
+
+ID_REUSE_POLICY_UNSPECIFIED: IdReusePolicy.ValueType  # 0
+"""As `ID_REUSE_POLICY_REJECT`."""
+ID_REUSE_POLICY_REJECT: IdReusePolicy.ValueType  # 1
+"""Nothing: one with the same workflow and input is found (`created = false`), any other refuses the start, also when it
+is closed.
+"""
+ID_REUSE_POLICY_ALLOW_WHEN_CLOSED: IdReusePolicy.ValueType  # 2
+"""Takes the place of a closed one, which from then on is found by its uid only and cannot be retried. An open one is as
+with `ID_REUSE_POLICY_REJECT`.
+"""
+ID_REUSE_POLICY_TERMINATE_RUNNING: IdReusePolicy.ValueType  # 3
+"""Takes its place, and terminates it if it is open, in one commit."""
+Global___IdReusePolicy: typing_extensions.TypeAlias = IdReusePolicy
 
 @typing.final
 class DeployDefinitionRequest(google.protobuf.message.Message):
@@ -304,6 +341,7 @@ class StartExecutionRequest(google.protobuf.message.Message):
     INPUT_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    ID_REUSE_POLICY_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id: 1 to 128 of `A-Z a-z 0-9 . _ : @ + ~ -`, the first alphanumeric. Default: the server makes one; with a
     `request_id` always the same one.
@@ -314,6 +352,8 @@ class StartExecutionRequest(google.protobuf.message.Message):
     """Version of the definition. Default: the highest by semver; a pre-release only if it is asked for."""
     request_id: builtins.str
     """Makes the call safe to repeat."""
+    id_reuse_policy: Global___IdReusePolicy.ValueType
+    """What may be done if another execution has the id. Default: `ID_REUSE_POLICY_REJECT`."""
     @property
     def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
         """Input. Default: JSON `null`; the schema's defaults are filled in."""
@@ -333,9 +373,10 @@ class StartExecutionRequest(google.protobuf.message.Message):
         input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         request_id: builtins.str = ...,
+        id_reuse_policy: Global___IdReusePolicy.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["input", b"input"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "input", b"input", "labels", b"labels", "request_id", b"request_id", "version", b"version", "workflow", b"workflow"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "id_reuse_policy", b"id_reuse_policy", "input", b"input", "labels", b"labels", "request_id", b"request_id", "version", b"version", "workflow", b"workflow"]) -> None: ...
 
 Global___StartExecutionRequest: typing_extensions.TypeAlias = StartExecutionRequest
 

@@ -126,7 +126,7 @@ class AdminServiceServicer(object):
         """Checks a definition and stores it.
 
         Everything is checked before anything is stored. The same content under the same name and version is a no-op.
-        Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`.
+        Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`, `HTTP_DISABLED`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -149,7 +149,8 @@ class AdminServiceServicer(object):
     def StartExecution(self, request, context):
         """Starts an execution. Writes `ExecutionCreated` and what follows from it; durable before the answer.
 
-        The same id, workflow and input again: the existing execution, `created = false`, also after its close.
+        The same id, workflow and input again: the existing execution, `created = false`, also after its close, unless
+        `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
         Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input that does not fit the schema), `EXECUTION_ALREADY_EXISTS`,
         `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
         """

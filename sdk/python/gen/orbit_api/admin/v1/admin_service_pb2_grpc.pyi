@@ -404,7 +404,7 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
     """Checks a definition and stores it.
 
     Everything is checked before anything is stored. The same content under the same name and version is a no-op.
-    Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`.
+    Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`, `HTTP_DISABLED`.
     """
 
     GetDefinition: _AdminServiceGetDefinitionType
@@ -416,7 +416,8 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
     StartExecution: _AdminServiceStartExecutionType
     """Starts an execution. Writes `ExecutionCreated` and what follows from it; durable before the answer.
 
-    The same id, workflow and input again: the existing execution, `created = false`, also after its close.
+    The same id, workflow and input again: the existing execution, `created = false`, also after its close, unless
+    `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
     Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input that does not fit the schema), `EXECUTION_ALREADY_EXISTS`,
     `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
     """
@@ -551,7 +552,7 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         """Checks a definition and stores it.
 
         Everything is checked before anything is stored. The same content under the same name and version is a no-op.
-        Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`.
+        Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`, `HTTP_DISABLED`.
         """
 
     @abc.abstractmethod
@@ -578,7 +579,8 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.StartExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.StartExecutionResponse]]:
         """Starts an execution. Writes `ExecutionCreated` and what follows from it; durable before the answer.
 
-        The same id, workflow and input again: the existing execution, `created = false`, also after its close.
+        The same id, workflow and input again: the existing execution, `created = false`, also after its close, unless
+        `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
         Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input that does not fit the schema), `EXECUTION_ALREADY_EXISTS`,
         `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
         """

@@ -80,6 +80,10 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """
     ERROR_REASON_EXECUTION_QUARANTINED: _ErrorReason.ValueType  # 25
     """FAILED_PRECONDITION: the execution was set aside after a fault in its stored data; the log has it."""
+    ERROR_REASON_HTTP_DISABLED: _ErrorReason.ValueType  # 26
+    """FAILED_PRECONDITION: the definition has an `http` step, and no server of this database runs such steps; the metadata
+    has the first one. Start a server with `--http-allow`, or use a task.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of the one `google.rpc.ErrorInfo` in every error, without the prefix
@@ -144,4 +148,8 @@ events while servers that do not know them still run, and can be made once they 
 """
 ERROR_REASON_EXECUTION_QUARANTINED: ErrorReason.ValueType  # 25
 """FAILED_PRECONDITION: the execution was set aside after a fault in its stored data; the log has it."""
+ERROR_REASON_HTTP_DISABLED: ErrorReason.ValueType  # 26
+"""FAILED_PRECONDITION: the definition has an `http` step, and no server of this database runs such steps; the metadata
+has the first one. Start a server with `--http-allow`, or use a task.
+"""
 Global___ErrorReason: typing_extensions.TypeAlias = ErrorReason

@@ -116,6 +116,8 @@ class Execution(google.protobuf.message.Message):
         """Closed by the execution's timeout."""
         STATE_TERMINATED: Execution._State.ValueType  # 7
         """Closed at once by a terminate."""
+        STATE_PAUSED: Execution._State.ValueType  # 8
+        """Open: nothing begins until it is resumed; tasks that workers have go on."""
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
         """Where an execution is in its life. Clients must take a value that they do not know for an open state."""
@@ -136,6 +138,8 @@ class Execution(google.protobuf.message.Message):
     """Closed by the execution's timeout."""
     STATE_TERMINATED: Execution.State.ValueType  # 7
     """Closed at once by a terminate."""
+    STATE_PAUSED: Execution.State.ValueType  # 8
+    """Open: nothing begins until it is resumed; tasks that workers have go on."""
 
     @typing.final
     class LabelsEntry(google.protobuf.message.Message):
