@@ -6,7 +6,7 @@ use crate::domain::definition::{
     fields::{list, nearest},
     references::References,
 };
-use cel_core::{CelType, CheckErrorKind, Env, Expr, Spanned, SpannedExpr};
+use cel_core::{BinaryOp, CelType, CheckErrorKind, Env, Expr, Spanned, SpannedExpr};
 use std::sync::LazyLock;
 
 /// What stands for the `for_each` variable, whatever its name: no source can write this.
@@ -75,13 +75,16 @@ impl Loosener<'_> {
                 self.rename(&mut comprehension.iter_var2);
             }
             Expr::Bind { var_name, .. } => self.rename(var_name),
-            Expr::Index { .. } => self.wrap(node),
+            Expr::Index { .. }
+            | Expr::Binary {
+                op: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod, ..
+            } => self.wrap(node),
             _ => {}
         }
     }
 
-    /// Wraps `a[b]` as `dyn(a[b])`: the checker takes an element of something dynamic for one of an unknown but fixed
-    /// type, and refuses its fields.
+    /// Wraps `a[b]` as `dyn(a[b])`, and `a + b`: the checker takes an element, or a sum, of something dynamic for one of an
+    /// unknown but fixed type, the first that fits, and refuses what is done with it.
     fn wrap(&mut self, node: &mut SpannedExpr) {
         let span = node.span.clone();
         let mut make = |expr: Expr| {
@@ -89,8 +92,8 @@ impl Loosener<'_> {
             Spanned::new(self.next_id, expr, span.clone())
         };
         let function = Box::new(make(Expr::Ident("dyn".to_owned())));
-        let index = std::mem::replace(node, make(Expr::Null));
-        node.node = Expr::Call { expr: function, args: vec![index] };
+        let inner = std::mem::replace(node, make(Expr::Null));
+        node.node = Expr::Call { expr: function, args: vec![inner] };
     }
 
     /// Gives the `for_each` variable the name that is declared, and so does for what hides it.

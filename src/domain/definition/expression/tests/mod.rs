@@ -127,6 +127,9 @@ fn expressions_give_values() {
         ("7 % 4", "3"),
         ("b'abc'", "\"YWJj\""),
         ("type(input.n) == int", "true"),
+        // What is done with a sum, or with an element of one, is not judged by a guess at its type.
+        ("math.abs(input.n - input.list[0])", "1"),
+        ("(input.list + input.list).filter(x, x != null).map(x, {'x': x}).map(x, x.x).size()", "6"),
         // Steps, the signal, the execution.
         ("steps.first.output.receipt", "\"r-1\""),
         ("steps.first.output.cents - 1", "9007199254740992"),
