@@ -56,6 +56,9 @@ pub type HearPlan = Box<dyn FnMut(&Heard) -> Fate + Send>;
 /// Is told what each append of a commit came to.
 pub type Watcher = Box<dyn FnMut(&Append, &Committed) + Send>;
 
+/// Gives what is kept for as long as a call is under way.
+pub type Hold = Box<dyn Fn() -> Box<dyn Send> + Send + Sync>;
+
 /// News that may wait between the store and who listens; as many more wait in the store itself.
 const HEARD_LENGTH: usize = 16;
 
@@ -65,6 +68,7 @@ pub struct Faulty {
     plan: Mutex<Plan>,
     hear_plan: Mutex<Option<HearPlan>>,
     watcher: Mutex<Option<Watcher>>,
+    hold: Option<Hold>,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -76,7 +80,20 @@ impl std::fmt::Debug for Faulty {
 impl Faulty {
     /// Wraps a store.
     pub fn new(inner: Arc<dyn Store>, plan: impl FnMut(Call<'_>) -> Fate + Send + 'static) -> Self {
-        Self { inner, plan: Mutex::new(Box::new(plan)), hear_plan: Mutex::default(), watcher: Mutex::default() }
+        Self {
+            inner,
+            plan: Mutex::new(Box::new(plan)),
+            hear_plan: Mutex::default(),
+            watcher: Mutex::default(),
+            hold: None,
+        }
+    }
+
+    /// Keeps what `hold` gives for as long as a call is under way: whoever has paused tokio's time lets it stand still
+    /// meanwhile, since a real database answers in real time.
+    #[must_use]
+    pub fn holding(self, hold: impl Fn() -> Box<dyn Send> + Send + Sync + 'static) -> Self {
+        Self { hold: Some(Box::new(hold)), ..self }
     }
 
     /// Gives news from other nodes a fate, too.
@@ -95,7 +112,8 @@ impl Faulty {
         (self.plan.lock().unwrap_or_else(PoisonError::into_inner))(call)
     }
 
-    async fn meet<T>(fate: Fate, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    async fn meet<T>(&self, fate: Fate, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let _held = self.hold.as_ref().map(|hold| hold());
         match fate {
             Fate::Works => work.await,
             Fate::FailsBefore => Err(injected("before the work")),
@@ -121,11 +139,11 @@ impl Faulty {
     }
 
     async fn read<T>(&self, method: &'static str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        Self::meet(self.fate(Call::Read(method)), work).await
+        self.meet(self.fate(Call::Read(method)), work).await
     }
 
     async fn write<T>(&self, method: &'static str, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        Self::meet(self.fate(Call::Write(method)), work).await
+        self.meet(self.fate(Call::Write(method)), work).await
     }
 }
 
@@ -188,7 +206,7 @@ impl Store for Faulty {
             }
             Ok(committed)
         };
-        Self::meet(fate, work).await
+        self.meet(fate, work).await
     }
 
     async fn execution(&self, find: &Find) -> Result<Option<ExecutionRow>, Error> {
