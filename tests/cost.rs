@@ -164,6 +164,8 @@ fn start(workflow: &str, id: &str) -> StartExecution {
         request: None,
         id_reuse: orbit::engine::IdReuse::Reject,
         trace_parent: "".into(),
+        delay: None,
+        signal: None,
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::domain::Rejection;
 use crate::domain::definition::Fault;
+use crate::domain::query::QueryError;
 use crate::engine;
 use crate::proto::{worker, workflow::ErrorReason};
 use crate::store;
@@ -242,6 +243,9 @@ fn of_rejection(rejection: &Rejection) -> Verdict {
                 .retry_after(Duration::from_secs(1))
         }
         Rejection::InputInvalid { violations } => invalid(ErrorReason::FieldViolation).violation("input", violations),
+        Rejection::NotRetryable { state, obstacle } => {
+            unmet(ErrorReason::ExecutionNotRetryable).with("state", *state).with("obstacle", obstacle.as_str())
+        }
         // Only a dispatch sees this, and no call is one.
         Rejection::NotWaiting { unit } => {
             Verdict::new(Code::Internal, ErrorReason::Internal, &*text).with("unit", &**unit)
@@ -253,6 +257,15 @@ fn of_engine(error: &engine::Error) -> Verdict {
     let text = error.to_string();
     match error {
         engine::Error::Rejected(rejection) => of_rejection(rejection),
+        engine::Error::Query(QueryError::NotFound { name, declared }) => {
+            Verdict::new(Code::NotFound, ErrorReason::QueryNotFound, text)
+                .with("query", name)
+                .with("declared", declared)
+                .resource("query", name)
+        }
+        engine::Error::Query(QueryError::Failed { name, why }) => {
+            Verdict::new(Code::FailedPrecondition, ErrorReason::QueryFailed, text).with("query", name).with("why", why)
+        }
         engine::Error::ExecutionNotFound { id } => {
             Verdict::new(Code::NotFound, ErrorReason::ExecutionNotFound, text).with("id", id).resource("execution", id)
         }
@@ -263,6 +276,12 @@ fn of_engine(error: &engine::Error) -> Verdict {
                 .with("workflow", &**workflow)
                 .with("state", super::render::state_name(*state))
                 .resource("execution", id)
+        }
+        engine::Error::StepNotFound { workflow, step } => {
+            Verdict::new(Code::InvalidArgument, ErrorReason::FieldViolation, text.clone())
+                .with("workflow", workflow)
+                .with("step", &**step)
+                .violation("from_step", text)
         }
         engine::Error::DefinitionNotFound { name, version } => {
             let verdict = Verdict::new(Code::NotFound, ErrorReason::DefinitionNotFound, text).with("name", name);

@@ -166,6 +166,7 @@ fn hint(status: &Status) -> String {
         ErrorReason::RequestIdReused => "a new call needs a new --request-id".to_owned(),
         ErrorReason::ExecutionClosed => "it has ended: `orbit get ID` shows how".to_owned(),
         ErrorReason::ExecutionWindingDown => "`orbit terminate ID` ends it at once".to_owned(),
+        ErrorReason::ExecutionNotRetryable => "`orbit rerun ID --from STEP` makes a new execution of it".to_owned(),
         ErrorReason::SignalBufferFull
         | ErrorReason::Overloaded
         | ErrorReason::ServerDraining
@@ -181,6 +182,8 @@ fn hint(status: &Status) -> String {
         | ErrorReason::PageTokenInvalid
         | ErrorReason::PayloadTooLarge
         | ErrorReason::SessionNotFound
+        | ErrorReason::QueryNotFound
+        | ErrorReason::QueryFailed
         | ErrorReason::RouteNotFound
         | ErrorReason::MethodNotAllowed
         | ErrorReason::MediaTypeUnsupported => String::new(),

@@ -109,6 +109,26 @@ pub(super) fn describe(event: &Event) -> (&'static str, Tone, String) {
             let signal = format!("{} {}", it.name, short(it.payload.as_ref()));
             ("SignalRequested", Tone::Plain, format!("{} to {}: {signal}", it.unit, it.execution_id))
         }
+        Kind::ExecutionPaused(it) => {
+            ("ExecutionPaused", Tone::Warning, because(&it.reason).trim_start_matches(": ").to_owned())
+        }
+        Kind::ExecutionResumed(_) => ("ExecutionResumed", Tone::Plain, String::new()),
+        Kind::ContinuedAsNew(it) => {
+            ("ContinuedAsNew", Tone::Plain, format!("by {} with input {}", it.unit, short(it.input.as_ref())))
+        }
+        Kind::RunStarted(it) => {
+            let run = it.execution.as_ref().map_or(0, |execution| execution.run);
+            let signals = match it.signals.len() {
+                0 => String::new(),
+                count => format!(", {count} signals not taken yet"),
+            };
+            ("RunStarted", Tone::Plain, format!("run {run}{signals}"))
+        }
+        Kind::ExecutionReopened(it) => {
+            let units: Vec<&str> = it.steps.iter().map(|step| &*step.unit).collect();
+            ("ExecutionReopened", Tone::Plain, format!("generation {}: {}", it.generation, units.join(", ")))
+        }
+        Kind::EventTaken(it) => ("EventTaken", Tone::Plain, format!("{} takes event {}", it.unit, it.signal_number)),
     }
 }
 

@@ -67,6 +67,13 @@ pub(super) struct Name {
     uid: Option<String>,
 }
 
+impl Name {
+    /// Id and uid as requests have them.
+    pub(super) fn parts(self) -> (String, String) {
+        (self.id, self.uid.unwrap_or_default())
+    }
+}
+
 #[derive(Debug, clap::Args)]
 struct Ending {
     #[command(flatten)]
@@ -158,6 +165,9 @@ pub(super) fn show(execution: &Execution, output: Output) -> Result<(), Error> {
     table.field("Workflow", format!("{}@{}", execution.workflow, execution.version));
     table.field("State", state_cell(execution.state()));
     table.field("Started", output.time(execution.start_time.as_ref()));
+    if let Some(begin) = &execution.begin_time {
+        table.field("First step", output.time(Some(begin)));
+    }
     if let Some(close) = &execution.close_time {
         table.field("Closed", format!("{}, after {}", output.time(Some(close)), lifetime(execution)));
     } else if let Some(expire) = &execution.expire_time {

@@ -21,6 +21,8 @@ mod list;
 mod log;
 mod migrate;
 mod output;
+mod query;
+mod repair;
 mod scratch;
 mod server;
 mod start;
@@ -68,8 +70,13 @@ enum Command {
     List(list::List),
     History(history::History),
     Signal(execution::Signal),
+    Query(query::Query),
     Cancel(execution::Cancel),
     Terminate(execution::Terminate),
+    Pause(repair::Pause),
+    Resume(repair::Resume),
+    Retry(repair::Retry),
+    Rerun(repair::Rerun),
     /// Looks at workers.
     #[command(subcommand)]
     Worker(Worker),
@@ -124,8 +131,13 @@ fn run(command: Command, output: Output) -> Result<(), Error> {
         Command::List(list) => call(list.run(output)),
         Command::History(history) => call(history.run(output)),
         Command::Signal(signal) => call(signal.run(output)),
+        Command::Query(query) => call(query.run(output)),
         Command::Cancel(cancel) => call(cancel.run(output)),
         Command::Terminate(terminate) => call(terminate.run(output)),
+        Command::Pause(pause) => call(pause.run(output)),
+        Command::Resume(resume) => call(resume.run(output)),
+        Command::Retry(retry) => call(retry.run(output)),
+        Command::Rerun(rerun) => call(rerun.run(output)),
         Command::Worker(Worker::List(workers)) => call(workers.run(output)),
     }
 }

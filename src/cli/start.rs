@@ -8,8 +8,12 @@ use super::{
     output::Output,
     wait::{self, Interrupt, Waiting},
 };
-use crate::proto::admin::{
-    IdReusePolicy, StartExecutionRequest, StartExecutionResponse, admin_service_client::AdminServiceClient,
+use crate::{
+    config::parse_duration,
+    proto::admin::{
+        IdReusePolicy, StartExecutionRequest, StartExecutionResponse, StartSignal,
+        admin_service_client::AdminServiceClient,
+    },
 };
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -43,6 +47,15 @@ pub(super) struct Start {
     /// What may be done if another execution has the id
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = IdReuse::Reject)]
     id_reuse: IdReuse,
+    /// Pause before the first step, such as 30s, 1h30m or 7d
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    delay: Option<Duration>,
+    /// Signal that it gets with its start; if an open execution of the workflow has the id, that one gets it
+    #[arg(long, value_name = "NAME")]
+    signal: Option<String>,
+    /// Payload of the signal: JSON text, @FILE, or - for stdin [default: null]
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, requires = "signal")]
+    signal_payload: Option<PayloadArgument>,
     /// Makes the call safe to repeat: the same id again finds what the first call did [default: a new one]
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
@@ -75,6 +88,8 @@ impl From<IdReuse> for IdReusePolicy {
 
 impl Start {
     pub(super) async fn run(self, output: Output) -> Result<(), Error> {
+        let payload = self.signal_payload.map(|payload| payload.read("--signal-payload")).transpose()?;
+        let signal = self.signal.map(|name| StartSignal { name, payload });
         let request = StartExecutionRequest {
             id: self.id.unwrap_or_default(),
             workflow: self.workflow,
@@ -83,6 +98,8 @@ impl Start {
             labels: self.labels.into_iter().collect(),
             request_id: request_id(self.request_id),
             id_reuse_policy: IdReusePolicy::from(self.id_reuse).into(),
+            start_delay: self.delay.map(to_proto).transpose()?,
+            signal,
         };
         let workflow = request.workflow.clone();
         let mut client = self.connection.admin();
@@ -133,6 +150,10 @@ fn show(workflow: &str, started: &StartExecutionResponse, output: Output) -> Res
     }
     output.note(&sentence(workflow, started));
     output.line(&started.id)
+}
+
+fn to_proto(delay: Duration) -> Result<prost_types::Duration, Error> {
+    prost_types::Duration::try_from(delay).map_err(|error| Error::usage(format!("--delay is too long: {error}")))
 }
 
 fn sentence(workflow: &str, started: &StartExecutionResponse) -> String {

@@ -66,6 +66,12 @@ pub enum Command {
     Cancel { reason: Arc<str>, request: Option<RequestKey> },
     /// A caller terminates.
     Terminate { reason: Arc<str>, request: Option<RequestKey> },
+    /// An operator holds the execution.
+    Pause { reason: Arc<str>, request: Option<RequestKey> },
+    /// An operator lets it go on.
+    Resume { request: Option<RequestKey> },
+    /// An operator has what failed run again. The obstacle is one that lies outside of the execution.
+    Retry { obstacle: Option<Obstacle>, request: Option<RequestKey> },
     /// Time has passed: does all that is due. `held` are the deliveries due for their first check that a worker is
     /// known to hold; the others that are due are lost, but for those of which it cannot be told yet: `early` ones stay
     /// due.
@@ -136,6 +142,36 @@ pub struct Delivery {
     pub progress: Option<Payload>,
 }
 
+/// What stands in the way of a retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Obstacle {
+    /// It is still open.
+    #[error("only what is FAILED or TIMED_OUT can be retried, and it is open")]
+    Open,
+    /// It is closed, but did not fail.
+    #[error("only what is FAILED or TIMED_OUT can be retried")]
+    NotFailed,
+    /// Another execution has its id.
+    #[error("another execution has its id by now")]
+    IdTaken,
+    /// It is a child, and its parent does not wait for it any longer.
+    #[error("its parent does not wait for it any longer")]
+    ParentDone,
+}
+
+impl Obstacle {
+    /// Its name, for programs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "OPEN",
+            Self::NotFailed => "NOT_FAILED",
+            Self::IdTaken => "ID_TAKEN",
+            Self::ParentDone => "PARENT_DONE",
+        }
+    }
+}
+
 /// The rules forbid it; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
@@ -179,6 +215,14 @@ pub enum Rejection {
     InputInvalid {
         /// What does not fit, with paths.
         violations: String,
+    },
+    /// The execution cannot be retried.
+    #[error("execution is {state}: {obstacle}")]
+    NotRetryable {
+        /// Its state, as `SUCCEEDED`.
+        state: &'static str,
+        /// What stands in the way.
+        obstacle: Obstacle,
     },
     /// The unit does not wait for a worker (any more); only dispatch sees this.
     #[error("unit {unit:?} does not wait for a worker")]

@@ -7,7 +7,10 @@
 //! [level](EventKind::level), the mapping in `wire/event.rs`, its fold in `state.rs`, and a case in the golden replay
 //! test.
 
-use super::{ExecutionId, Failure, Parent, Payload, Recipient, RequestKey, SessionId, Timestamp, Uid, Unit};
+use super::{
+    ExecutionId, Failure, Parent, Payload, Recipient, ReopenedStep, RequestKey, RunStart, SessionId, Timestamp, Uid,
+    Unit,
+};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// One fact, numbered 1, 2, 3 … in its execution.
@@ -35,6 +38,16 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Its name as users know it.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Failure(_) => "FAILURE",
+            Self::Cancel(_) => "CANCEL",
+            Self::Timeout => "TIMEOUT",
+        }
+    }
+
     /// What handlers see of it.
     #[must_use]
     pub fn as_failure(&self) -> Failure {
@@ -71,6 +84,26 @@ pub enum SkipReason {
     NothingUpstream,
 }
 
+/// How a step of an earlier execution ended, for one that repeats it from a later step on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepResult {
+    /// Id of the step.
+    pub step: Arc<str>,
+    /// How it ended.
+    pub end: StepEnd,
+}
+
+/// A way for a step to end that lets those that need it go on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepEnd {
+    /// Well, with this output.
+    Succeeded(Payload),
+    /// It failed, which its `on_error` allowed.
+    Failed(Failure),
+    /// It did not run.
+    Skipped(SkipReason),
+}
+
 /// How an execution began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Created {
@@ -98,6 +131,10 @@ pub struct Created {
     pub parent: Option<Parent>,
     /// How many parents stand above it.
     pub depth: u32,
+    /// When the first step begins; nothing for at once.
+    pub begin_time: Option<Timestamp>,
+    /// What steps gave in the execution that this one repeats; they do not run.
+    pub results: Vec<StepResult>,
 }
 
 /// What happened. Field comments are in `event.proto`.
@@ -178,6 +215,8 @@ pub enum EventKind {
         expire_time: Option<Timestamp>,
         /// Names the step that sent it, if no caller did.
         sender: Option<[u8; 16]>,
+        /// Unit of the `on_event` step that takes it, unless an await does before.
+        handler: Option<Unit>,
     },
     SignalExpired {
         signal_number: u64,
@@ -227,6 +266,24 @@ pub enum EventKind {
         name: Arc<str>,
         payload: Payload,
     },
+    ExecutionPaused {
+        reason: Arc<str>,
+    },
+    ExecutionResumed,
+    ContinuedAsNew {
+        unit: Unit,
+        input: Payload,
+    },
+    RunStarted(Box<RunStart>),
+    ExecutionReopened {
+        steps: Vec<ReopenedStep>,
+        generation: u32,
+        expire_time: Option<Timestamp>,
+    },
+    EventTaken {
+        unit: Unit,
+        signal_number: u64,
+    },
 }
 
 impl EventKind {
@@ -245,6 +302,8 @@ impl EventKind {
             | Self::ChildCancelSent { .. }
             | Self::ParentTold
             | Self::SignalRequested { .. } => 2,
+            // A server that does not know them would begin at once, or run what has run.
+            Self::ExecutionCreated(created) if created.begin_time.is_some() || !created.results.is_empty() => 2,
             Self::ExecutionCreated(_)
             | Self::StepScheduled { .. }
             | Self::StepDispatched { .. }
@@ -256,7 +315,6 @@ impl EventKind {
             | Self::StepCancelled { .. }
             | Self::SleepStarted { .. }
             | Self::AwaitStarted { .. }
-            | Self::SignalReceived { .. }
             | Self::SignalExpired { .. }
             | Self::LateSuccess { .. }
             | Self::WindDownStarted { .. }
@@ -271,6 +329,19 @@ impl EventKind {
                 SkipReason::NothingUpstream => 2,
             },
             Self::FanOutStarted { .. } | Self::FanOutEnded { .. } => 2,
+            Self::SignalReceived { handler, .. } => {
+                if handler.is_some() {
+                    2
+                } else {
+                    1
+                }
+            }
+            Self::ExecutionPaused { .. }
+            | Self::ExecutionResumed
+            | Self::ContinuedAsNew { .. }
+            | Self::RunStarted(_)
+            | Self::ExecutionReopened { .. }
+            | Self::EventTaken { .. } => 2,
         }
     }
 }

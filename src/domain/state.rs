@@ -7,11 +7,15 @@
 //! - What is due at once ([`State::work_due_now`]) is a function of the state too, so a decision that stopped at its
 //!   limit, or a server that died, loses none of it.
 
+mod course;
+mod event;
 mod evolve;
 mod fan_out;
 mod index;
 mod ready;
+mod reopen;
 mod requests;
+mod run;
 mod signals;
 mod snapshot;
 mod timer;
@@ -49,7 +53,10 @@ pub struct State {
     terminate_reason: Option<Arc<str>>,
     /// Why it ended FAILED, where that is not why it wound down.
     end_failure: Option<Failure>,
+    course: course::Course,
     units: units::Units,
+    /// What the handlers of `on_event` work on.
+    handlers: BTreeMap<StepIndex, event::Handler>,
     signals: Signals,
     requests: requests::Requests,
     indexes: index::Indexes,
@@ -75,7 +82,8 @@ impl PartialEq for State {
             && self.wind_down == other.wind_down
             && self.output == other.output
             && (&self.terminate_reason, &self.end_failure) == (&other.terminate_reason, &other.end_failure)
-            && self.units == other.units
+            && self.course == other.course
+            && (&self.units, &self.handlers) == (&other.units, &other.handlers)
             && self.signals == other.signals
             && self.requests == other.requests
             && self.indexes == other.indexes
@@ -161,9 +169,12 @@ impl State {
         }
     }
 
-    /// Reason that the terminate, or else the cancel, gave.
+    /// Reason that the pause, while it is paused, the terminate, or else the cancel gave.
     #[must_use]
     pub fn reason(&self) -> Option<&Arc<str>> {
+        if let Some(pause) = &self.course.pause {
+            return Some(&pause.reason);
+        }
         if self.terminate_reason.is_some() {
             return self.terminate_reason.as_ref();
         }

@@ -2,6 +2,7 @@
 
 use crate::domain::{
     Delivery, ExecutionId, Failure, Payload, Rejection, RequestKey, SessionId, TaskToken, Timestamp, Uid,
+    decide::StartSignal, query::QueryError,
 };
 use crate::store::{self, ExecutionRow, ExecutionState};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -12,6 +13,9 @@ pub enum Error {
     /// The rules forbid it; nothing was changed.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// A query has no answer.
+    #[error(transparent)]
+    Query(#[from] QueryError),
     /// No current execution has this id, or it has another uid.
     #[error("execution {id:?} not found")]
     ExecutionNotFound {
@@ -29,6 +33,14 @@ pub enum Error {
         workflow: Arc<str>,
         /// Its state.
         state: ExecutionState,
+    },
+    /// The execution to repeat has no such step under `steps`.
+    #[error("workflow {workflow} has no step {step:?} to begin with")]
+    StepNotFound {
+        /// Its workflow, with the version.
+        workflow: String,
+        /// The step that was asked for.
+        step: Arc<str>,
     },
     /// No definition has this name, or this version of it.
     #[error("definition {name:?}{} not found", version.as_ref().map(|v| format!(" version {v:?}")).unwrap_or_default())]
@@ -117,6 +129,29 @@ pub struct StartExecution {
     pub id_reuse: IdReuse,
     /// W3C `traceparent`; may be empty.
     pub trace_parent: Arc<str>,
+    /// Pause before the first step.
+    pub delay: Option<Duration>,
+    /// Signal that comes with the start, or goes to the open execution of the same workflow that has the id.
+    pub signal: Option<StartSignal>,
+}
+
+/// Asks for a new execution that repeats another one from a step on.
+#[derive(Clone, Debug)]
+pub struct RerunExecution {
+    /// The one to repeat.
+    pub source: ExecutionName,
+    /// Id of the step to begin with.
+    pub from_step: Arc<str>,
+    /// Input as it was sent; that of the one to repeat if absent.
+    pub input: Option<Payload>,
+    /// Id; the server makes one if absent (from the request key, if there is one).
+    pub id: Option<ExecutionId>,
+    /// Labels of the call.
+    pub labels: BTreeMap<String, String>,
+    /// The call's `request_id`.
+    pub request: Option<RequestKey>,
+    /// W3C `traceparent`; may be empty.
+    pub trace_parent: Arc<str>,
 }
 
 /// What a start may do if an execution has its id that the same call did not make.
@@ -144,6 +179,8 @@ pub struct Started {
     pub created: bool,
     /// When it was started.
     pub start_time: Timestamp,
+    /// Number of the event of the signal that came with the call.
+    pub signal_number: Option<u64>,
 }
 
 /// How an execution ended or stands: what `WaitExecution` tells.

@@ -7,7 +7,7 @@ use super::Config;
 use super::dispatch::{Dispatch, Reservation};
 use super::mailbox::Hot;
 use crate::domain::{
-    Command, Delivery, Event, Outcome, Phase, Rejection, State, Timestamp, Unit,
+    Command, Delivery, Event, EventKind, Outcome, Phase, Rejection, State, Timestamp, Unit,
     decide::{self, Context},
 };
 use crate::store::{
@@ -54,7 +54,9 @@ impl Draft {
 
     /// Whether the next command must wait for the next append.
     pub(super) fn is_full(&self) -> bool {
-        self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
+        // The next run's first event is the first of an append, so that what is before it can be removed in whole rows.
+        let ends_run = self.events.last().is_some_and(|event| matches!(event.kind, EventKind::ContinuedAsNew { .. }));
+        ends_run || self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
     }
 
     /// The newest kind among its events: whoever reads them must know it.
@@ -69,10 +71,18 @@ impl Draft {
         command: Command,
         context: &Context,
     ) -> Result<Outcome, Rejection> {
+        if state.is_between_runs() {
+            debug_assert!(self.events.is_empty(), "a run begins with an append");
+            self.extend(decide::begin_run(state, context));
+        }
         let (events, outcome) = decide::decide(state, command, context)?;
+        self.extend(events);
+        Ok(outcome)
+    }
+
+    fn extend(&mut self, events: Vec<Event>) {
         self.bytes += events.iter().map(|event| decide::event_bytes(&event.kind)).sum::<usize>();
         self.events.extend(events);
-        Ok(outcome)
     }
 
     /// Dispatches a unit to a worker whose slot is reserved. Where the unit waits no longer, or its input is too large
@@ -137,10 +147,14 @@ impl Draft {
         let last_number = self.events.last().expect("an append has events").number;
         let encoded = wire::event::encode_batch(&self.events);
         let added: Vec<ReadyUnit> = std::mem::take(&mut self.added).into_values().collect();
-        let to = execution_state(state.phase());
+        let begins_run = self.events.first().filter(|event| matches!(event.kind, EventKind::RunStarted(_)));
+        let begins_run = begins_run.map(|event| event.time);
+        let to = execution_state(state);
         let state_change =
             (to != row.state).then(|| StateChange { from: row.state, to, close_time: state.close_time() });
         let wake = self.wake_change(state, row.wake_time);
+        // Nothing before a run's first event is read again.
+        let tail = if begins_run.is_some() { Tail { tail_bytes: 0, snapshot_bytes: 0, ..tail } } else { tail };
         let tail_bytes = tail.tail_bytes + encoded.bytes.len();
         let is_snapshot_due = !to.is_closed() && tail_bytes > tail.least_bytes.max(tail.snapshot_bytes);
         let snapshot = is_snapshot_due.then(|| Snapshot {
@@ -172,7 +186,7 @@ impl Draft {
                 state: state_change,
                 wake,
                 snapshot,
-                begins_run: None,
+                begins_run,
                 deletion: None,
             },
             added,
@@ -211,9 +225,10 @@ impl Tail {
     }
 }
 
-/// The state of a row that a phase stands for.
-pub(super) fn execution_state(phase: Phase) -> ExecutionState {
-    match phase {
+/// The state of an execution's row.
+pub(super) fn execution_state(state: &State) -> ExecutionState {
+    match state.phase() {
+        Phase::Running if state.is_paused() => ExecutionState::Paused,
         Phase::Running => ExecutionState::Running,
         Phase::WindingDown => ExecutionState::WindingDown,
         Phase::Succeeded => ExecutionState::Succeeded,

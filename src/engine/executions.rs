@@ -1,11 +1,11 @@
-//! What callers do with executions that exist: read, wait, watch, signal, cancel, terminate.
+//! What callers do with executions that exist: read, query, wait, watch, signal, cancel, terminate, pause, resume, retry.
 
 use super::{
     Core, Engine,
     call::{Error, ExecutionName, Standing},
     mailbox::{Glance, Item, Mailbox, Whose},
 };
-use crate::domain::{Command, Event, EventKind, Outcome, Payload, RequestKey, Timestamp, Uid, decide};
+use crate::domain::{Command, Event, EventKind, Outcome, Payload, RequestKey, Timestamp, Uid, decide, query};
 use crate::store::{ExecutionKey, Find};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -32,6 +32,16 @@ impl Engine {
             standing = core.read(key, true).await;
         }
         standing.map_err(|error| error.named(name))?.ok_or(Error::Internal)
+    }
+
+    /// Evaluates a query of the definition on the committed state; gives the result, and the number of the newest event
+    /// that it knew.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Query`, `Store`.
+    pub async fn query(&self, name: &ExecutionName, query: &str) -> Result<(Payload, u64), Error> {
+        let state = self.execution(name).await?.state;
+        Ok((query::evaluate(&state, query)?, state.last_number()))
     }
 
     /// Waits until an execution is closed; returns it open when the time is over or the server drains.
@@ -152,6 +162,35 @@ impl Engine {
         request: Option<RequestKey>,
     ) -> Result<u64, Error> {
         self.record(name, Command::Terminate { reason, request }).await
+    }
+
+    /// Holds an execution; back comes the number of the event that does.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Rejected`, `Overloaded`, `Store`.
+    pub async fn pause(
+        &self,
+        name: &ExecutionName,
+        reason: Arc<str>,
+        request: Option<RequestKey>,
+    ) -> Result<u64, Error> {
+        self.record(name, Command::Pause { reason, request }).await
+    }
+
+    /// Lets a paused execution go on; back comes the number of its event, 0 if it was not paused.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Rejected`, `Overloaded`, `Store`.
+    pub async fn resume(&self, name: &ExecutionName, request: Option<RequestKey>) -> Result<u64, Error> {
+        self.record(name, Command::Resume { request }).await
+    }
+
+    /// Has what failed of a closed execution run again; back comes the number of its event.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, `Rejected`, `Overloaded`, `Store`.
+    pub async fn retry(&self, name: &ExecutionName, request: Option<RequestKey>) -> Result<u64, Error> {
+        self.record(name, Command::Retry { obstacle: None, request }).await
     }
 
     async fn record(&self, name: &ExecutionName, command: Command) -> Result<u64, Error> {
@@ -289,17 +328,19 @@ impl Core {
             watch.progress().borrow_and_update();
             let events = self.events_after(key, after, WATCH_PAGE).await?;
             let was_empty = events.is_empty();
+            let mut may_be_last = was_empty;
             for event in events {
                 after = event.number;
-                let is_last = closes(&event);
-                if sender.send(Ok(event)).await.is_err() || is_last {
+                may_be_last = closes(&event);
+                if sender.send(Ok(event)).await.is_err() {
                     return Ok(());
                 }
             }
+            // What was closed may have been taken up again since.
+            if may_be_last && self.is_closed_at(key, after).await? {
+                return Ok(());
+            }
             if was_empty {
-                if self.is_closed_at(key, after).await? {
-                    return Ok(());
-                }
                 watch.progress().changed().await.map_err(|_| Error::Internal)?;
             }
         }
@@ -332,7 +373,7 @@ fn is_past(standing: &Result<Option<Standing>, Error>) -> bool {
     }
 }
 
-/// Whether an execution ends with this event, while nothing can reopen it.
+/// Whether an execution is closed by this event.
 fn closes(event: &Event) -> bool {
     matches!(
         event.kind,

@@ -4,8 +4,8 @@
 //! that one broken execution never stops another.
 
 use super::{Core, call::Error, mailbox::Hot};
-use crate::domain::{Event, EventKind, State, definition::Definition};
-use crate::store::{EVENT_FORMAT, ExecutionKey, HistoryRow, LargePayload, Loaded};
+use crate::domain::{Event, State, definition::Definition};
+use crate::store::{EVENT_FORMAT, ExecutionKey, HistoryRow, LargePayload, Loaded, Snapshot};
 use crate::wire::event::{DecodeError, decode_batch};
 use std::{
     cell::RefCell,
@@ -18,13 +18,22 @@ impl Core {
     /// Reads an execution whole.
     pub(super) async fn load(&self, key: ExecutionKey) -> Result<Box<Hot>, Error> {
         let loaded = self.store.load(key).await.map_err(Error::Store)?;
-        let Some(loaded) = loaded else { return Err(Error::ExecutionNotFound { id: String::new() }) };
+        let Some(mut loaded) = loaded else { return Err(Error::ExecutionNotFound { id: String::new() }) };
         if let Some(why) = &loaded.row.quarantined {
             return Err(Error::Quarantined { why: why.clone() });
         }
         let definition = self.definition_of(loaded.row.definition_hash).await?;
+        let snapshot = loaded.snapshot.take();
+        let snapshot_bytes = snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len());
+        let has_snapshot = snapshot.is_some();
+        let state = std::panic::catch_unwind(AssertUnwindSafe(|| from_snapshot(&definition, snapshot))).unwrap_or(None);
+        if has_snapshot && state.is_none() {
+            // A snapshot is always optional: on any mismatch the events tell, from the first one of the newest run on.
+            let whole = self.store.load_tail(key, 0).await.map_err(Error::Store)?;
+            loaded = whole.ok_or_else(|| Error::ExecutionNotFound { id: String::new() })?;
+        }
         metrics::counter!(crate::telemetry::EXECUTIONS_LOADED).increment(1);
-        let folded = std::panic::catch_unwind(AssertUnwindSafe(|| fold(&definition, loaded)));
+        let folded = std::panic::catch_unwind(AssertUnwindSafe(|| fold(&definition, loaded, state, snapshot_bytes)));
         match folded.unwrap_or_else(|_| Err(Unreadable::of_panic())) {
             Ok(hot) => Ok(hot),
             Err(unreadable) => Err(self.give_up_reading(key, unreadable).await),
@@ -120,15 +129,22 @@ fn by_digest(payloads: Vec<LargePayload>) -> BTreeMap<[u8; 32], Arc<str>> {
     payloads.into_iter().map(|payload| (payload.sha256, payload.json)).collect()
 }
 
-fn fold(definition: &Arc<Definition>, loaded: Loaded) -> Result<Box<Hot>, Unreadable> {
+/// The state that a snapshot has, if this version can read it.
+fn from_snapshot(definition: &Arc<Definition>, snapshot: Option<Snapshot>) -> Option<State> {
+    snapshot
+        .filter(|snapshot| snapshot.format == EVENT_FORMAT && snapshot.definition_hash == definition.hash)
+        .and_then(|snapshot| State::from_bytes(definition.clone(), &snapshot.bytes))
+}
+
+/// Folds history, on top of a snapshot's state if there is one.
+fn fold(
+    definition: &Arc<Definition>,
+    loaded: Loaded,
+    mut state: Option<State>,
+    snapshot_bytes: usize,
+) -> Result<Box<Hot>, Unreadable> {
     let payloads = by_digest(loaded.payloads);
     let resolve = |digest: &[u8; 32]| payloads.get(digest).cloned();
-    let snapshot_bytes = loaded.snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes.len());
-    // A snapshot is always optional: on any mismatch the events tell.
-    let mut state = loaded
-        .snapshot
-        .filter(|snapshot| snapshot.format == EVENT_FORMAT && snapshot.definition_hash == definition.hash)
-        .and_then(|snapshot| State::from_bytes(definition.clone(), &snapshot.bytes));
     // A row may begin before the snapshot that it reaches beyond.
     let included = state.as_ref().map_or(0, State::last_number);
     let mut tail_bytes = 0;
@@ -137,7 +153,7 @@ fn fold(definition: &Arc<Definition>, loaded: Loaded) -> Result<Box<Hot>, Unread
             match &mut state {
                 Some(_) if event.number <= included => {}
                 Some(state) if event.number == state.last_number() + 1 => state.evolve(&event),
-                None if event.number == 1 && matches!(event.kind, EventKind::ExecutionCreated(_)) => {
+                None if State::begins_with(&event) => {
                     state = Some(State::begin(definition.clone(), &event));
                 }
                 Some(_) | None => return Err(Unreadable::Damaged(format!("event {} is out of order", event.number))),

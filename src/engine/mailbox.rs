@@ -83,6 +83,11 @@ impl Hot {
             self.row.state = change.to;
             self.row.close_time = change.close_time;
         }
+        if drafted.append.begins_run.is_some() {
+            // It is read from here on.
+            self.row.run = drafted.append.run;
+            (self.tail_bytes, self.snapshot_bytes) = (0, 0);
+        }
         match drafted.snapshot_bytes {
             Some(bytes) => (self.tail_bytes, self.snapshot_bytes) = (0, bytes),
             None => self.tail_bytes += drafted.append.events.len(),
@@ -224,11 +229,9 @@ impl Mailbox {
     /// Tells those who watch how far the execution has come; a closed one is kept for them.
     pub(super) fn announce(&self, number: u64, closed: Option<impl FnOnce() -> Standing>) {
         let is_closed = closed.is_some();
-        if let Some(closed) = closed
-            && self.progress.receiver_count() > 0
-        {
-            self.lock().closed = Some(Box::new(closed()));
-        }
+        let kept = closed.filter(|_| self.progress.receiver_count() > 0).map(|closed| Box::new(closed()));
+        // What was closed may have been taken up again.
+        self.lock().closed = kept;
         self.progress.send_if_modified(|progress| {
             let is_news = (progress.number, progress.is_closed) != (number, is_closed);
             (progress.number, progress.is_closed) = (number, is_closed);
@@ -269,8 +272,10 @@ impl Mailbox {
 
     /// What is known without waiting.
     pub(super) fn glance(&self) -> Glance {
+        // What is behind may have been taken up again.
+        let is_behind = self.progress.borrow().is_behind();
         let inner = self.lock();
-        match &inner.closed {
+        match inner.closed.as_ref().filter(|_| !is_behind) {
             Some(closed) => Glance::Closed(closed.clone()),
             // Only open executions stay hot. A turn may be reading a closed one, so it tells nothing.
             None if inner.hot.is_some() => Glance::Open,

@@ -25,6 +25,7 @@ mod mailbox;
 mod membership;
 mod news;
 mod probe;
+mod rerun;
 mod sessions;
 mod start;
 mod timers;
@@ -32,8 +33,8 @@ mod turn;
 mod workers;
 
 pub use call::{
-    Error, ExecutionName, HeartbeatAnswer, HeldToken, IdReuse, Polled, Registered, Registration, Report, Standing,
-    StartExecution, Started, Task,
+    Error, ExecutionName, HeartbeatAnswer, HeldToken, IdReuse, Polled, Registered, Registration, Report,
+    RerunExecution, Standing, StartExecution, Started, Task,
 };
 pub use dispatch::Granter;
 pub use start::input_digest;

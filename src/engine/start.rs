@@ -5,7 +5,8 @@
 //! 1. The execution that this same call (`request_id`) made, whatever has become of the id since: the first answer again.
 //! 2. What the caller's [`IdReuse`] allows: to take the place of a closed execution is a commit with two fences; to end a
 //!    running one first is decided in that one's mailbox, and both are written or neither.
-//! 3. The same workflow and input: the existing one. Else it is refused.
+//! 3. A signal that comes with the start: an open one of the same workflow gets it.
+//! 4. The same workflow and input: the existing one. Else it is refused.
 
 use super::{
     Core, Engine,
@@ -14,8 +15,9 @@ use super::{
     mailbox::{Hot, Item, Mailbox},
 };
 use crate::domain::{
-    Command, ExecutionId, Rejection, State, Uid,
-    decide::{self, Context, Start},
+    Command, ExecutionId, Outcome, Rejection, State, StepResult, Uid,
+    decide::{self, Context, Start, StartSignal},
+    definition::Definition,
     digest16,
 };
 use crate::store::{Append, ExecutionKey, ExecutionRow, Find, NewExecution, Replacement, Target};
@@ -35,6 +37,16 @@ pub(super) struct Begun {
     state: State,
     draft: Draft,
     new: NewExecution,
+    /// Number of the event of the signal that came with the start.
+    signal_number: Option<u64>,
+}
+
+/// The execution that a new one repeats.
+pub(super) struct Repeated {
+    /// Its definition.
+    pub(super) definition: Arc<Definition>,
+    /// What the new one takes over.
+    pub(super) results: Vec<StepResult>,
 }
 
 /// Whose place a new execution takes, and what ends that one if it is open.
@@ -51,15 +63,20 @@ impl Engine {
     /// `WriteConflict` (others started, ended and started again and again), `LevelTooHigh`, `Store`.
     pub async fn start_execution(&self, request: StartExecution) -> Result<Started, Error> {
         let core = self.core.clone();
-        self.detached(async move { core.start(request).await }).await
+        self.detached(async move { core.start(request, None).await }).await
     }
 }
 
 impl Core {
-    async fn start(self: Arc<Self>, request: StartExecution) -> Result<Started, Error> {
+    /// Starts what is asked for; as a repetition of another execution, if one is given.
+    pub(super) async fn start(
+        self: Arc<Self>,
+        request: StartExecution,
+        repeated: Option<Repeated>,
+    ) -> Result<Started, Error> {
         let id = self.id_for(&request);
         for tries in 0..TRIES_MAX {
-            let refused = match self.begin(&request, &id).await {
+            let refused = match self.begin(&request, &id, repeated.as_ref()).await {
                 Ok(begun) => match self.commit_start(begun, None).await? {
                     Some(started) => return Ok(started),
                     None => None,
@@ -68,7 +85,7 @@ impl Core {
                 Err(error @ (Error::Rejected(_) | Error::DefinitionNotFound { .. })) => Some(error),
                 Err(error) => return Err(error),
             };
-            if let Some(started) = self.meet_holder(&request, &id, refused).await? {
+            if let Some(started) = self.meet_holder(&request, &id, repeated.as_ref(), refused).await? {
                 return Ok(started);
             }
             self.pause(FIRST_PAUSE * 2_u32.pow(tries)).await;
@@ -81,26 +98,46 @@ impl Core {
         self: &Arc<Self>,
         request: &StartExecution,
         id: &ExecutionId,
+        repeated: Option<&Repeated>,
         refused: Option<Error>,
     ) -> Result<Option<Started>, Error> {
         if let Some(key) = request.request {
             let made = self.store.execution_by_request(id.as_str(), key.key).await.map_err(Error::Store)?;
             if let Some((row, then)) = made.as_ref().and_then(|row| Some((row, row.request?))) {
                 let is_same = then.content == key.content;
-                return if is_same { Ok(Some(started(row, true))) } else { Err(Rejection::RequestIdReused.into()) };
+                return if is_same {
+                    Ok(Some(started(row, true, first_signal(request))))
+                } else {
+                    Err(Rejection::RequestIdReused.into())
+                };
             }
         }
         let holder = self.store.execution(&Find::Id(id.as_str().into())).await.map_err(Error::Store)?;
         let Some(holder) = holder else { return refused.map_or(Ok(None), Err) };
         match request.id_reuse {
+            // The one that has the id gets the signal, unless a new one may take its place.
+            IdReuse::Reject if request.signal.is_some() && holder.workflow == request.workflow => {
+                self.signal_holder(request, &holder).await.map(Some)
+            }
+            IdReuse::AllowWhenClosed
+                if request.signal.is_some() && holder.workflow == request.workflow && !holder.state.is_closed() =>
+            {
+                match self.signal_holder(request, &holder).await {
+                    // It was closed meanwhile, so that a new one may take its place.
+                    Err(Error::Rejected(Rejection::ExecutionClosed { .. }) | Error::ExecutionNotFound { .. }) => {
+                        Ok(None)
+                    }
+                    other => other.map(Some),
+                }
+            }
             IdReuse::AllowWhenClosed | IdReuse::TerminateRunning if holder.state.is_closed() => {
                 refused.map_or(Ok(()), Err)?;
-                let begun = self.begin(request, id).await?;
+                let begun = self.begin(request, id, repeated).await?;
                 self.commit_start(begun, Some(Replaced { old: holder.key, end: None })).await
             }
             IdReuse::TerminateRunning => {
                 refused.map_or(Ok(()), Err)?;
-                let begun = self.begin(request, id).await?;
+                let begun = self.begin(request, id, repeated).await?;
                 let (answer, replaced) = oneshot::channel();
                 if !self.put(holder.key, Item::Replace { begun: Box::new(begun), answer }) {
                     return Err(Error::Overloaded { what: "the execution's mailbox" });
@@ -108,7 +145,7 @@ impl Core {
                 replaced.await.unwrap_or(Err(Error::Internal))
             }
             IdReuse::Reject | IdReuse::AllowWhenClosed if request.input_digest == holder.input_digest => {
-                Ok(Some(started(&holder, false)))
+                Ok(Some(started(&holder, false, None)))
             }
             IdReuse::Reject | IdReuse::AllowWhenClosed => Err(refused.unwrap_or(Error::ExecutionAlreadyExists {
                 id: holder.id.to_string(),
@@ -116,6 +153,20 @@ impl Core {
                 workflow: holder.workflow,
                 state: holder.state,
             })),
+        }
+    }
+
+    /// Gives a start's signal to the execution that has the id.
+    async fn signal_holder(
+        self: &Arc<Self>,
+        request: &StartExecution,
+        holder: &ExecutionRow,
+    ) -> Result<Started, Error> {
+        let Some(StartSignal { name, payload }) = request.signal.clone() else { return Err(Error::Internal) };
+        let command = Command::Signal { name, payload, expire_time: None, request: request.request };
+        match self.execute_for(holder.key, Some(holder.uid), command).await? {
+            Outcome::Recorded(number) => Ok(started(holder, false, Some(number))),
+            Outcome::Report(_) | Outcome::Dispatched(_) | Outcome::Done => Err(Error::Internal),
         }
     }
 
@@ -130,8 +181,16 @@ impl Core {
     }
 
     /// Decides the start; nothing is written.
-    async fn begin(self: &Arc<Self>, request: &StartExecution, id: &ExecutionId) -> Result<Begun, Error> {
-        let definition = self.definition_for(&request.workflow, request.version.as_ref()).await?;
+    async fn begin(
+        self: &Arc<Self>,
+        request: &StartExecution,
+        id: &ExecutionId,
+        repeated: Option<&Repeated>,
+    ) -> Result<Begun, Error> {
+        let (definition, results) = match repeated {
+            Some(Repeated { definition, results }) => (definition.clone(), results.clone()),
+            None => (self.definition_for(&request.workflow, request.version.as_ref()).await?, Vec::new()),
+        };
         let context = Context { now: self.clock.now(), settings: self.config.settings };
         let start = Start {
             id: id.clone(),
@@ -140,6 +199,9 @@ impl Core {
             labels: request.labels.clone(),
             request: request.request,
             trace_parent: request.trace_parent.clone(),
+            delay: request.delay,
+            signal: request.signal.clone(),
+            results,
         };
         let (mut state, events) = decide::start(definition, start, &context)?;
         let mut draft = Draft::new(events);
@@ -156,11 +218,11 @@ impl Core {
             input_digest: request.input_digest,
             request: request.request,
             start_time: state.start_time(),
-            state: execution_state(state.phase()),
+            state: execution_state(&state),
             close_time: state.close_time(),
             labels: state.labels().clone(),
         };
-        Ok(Begun { state, draft, new })
+        Ok(Begun { state, draft, new, signal_number: first_signal(request) })
     }
 
     /// Makes the execution; nothing if its id is taken, or what it replaces has changed.
@@ -169,7 +231,7 @@ impl Core {
         begun: Begun,
         replaced: Option<Replaced>,
     ) -> Result<Option<Started>, Error> {
-        let Begun { state, mut draft, new } = begun;
+        let Begun { state, mut draft, new, signal_number } = begun;
         let mut row = ExecutionRow {
             // Known once it is committed.
             key: ExecutionKey(0),
@@ -201,7 +263,7 @@ impl Core {
             Err(error) => return Err(error),
         };
         row.key = key;
-        let started = started(&row, true);
+        let started = started(&row, true, signal_number);
         let mut hot = Box::new(Hot { row, state, tail_bytes: 0, snapshot_bytes: 0 });
         hot.take_note(&drafted);
         let mailbox = self.cache.mailbox(key);
@@ -260,8 +322,20 @@ impl Core {
     }
 }
 
-fn started(row: &ExecutionRow, created: bool) -> Started {
-    Started { id: row.id.clone(), uid: row.uid, version: row.version.clone(), created, start_time: row.start_time }
+fn started(row: &ExecutionRow, created: bool, signal_number: Option<u64>) -> Started {
+    Started {
+        id: row.id.clone(),
+        uid: row.uid,
+        version: row.version.clone(),
+        created,
+        start_time: row.start_time,
+        signal_number,
+    }
+}
+
+/// Number of the event of a signal that comes with a start: it follows the first event.
+fn first_signal(request: &StartExecution) -> Option<u64> {
+    request.signal.as_ref().map(|_| 2)
 }
 
 /// Digest by which the same start is known: workflow and canonical JSON of the input.

@@ -13,7 +13,7 @@ use super::{
     draft::{Draft, Handed, Tail},
     mailbox::{Hot, Item, Mailbox},
 };
-use crate::domain::{Command, DeliveryRef, EndReason, Outcome, TaskToken, Timestamp, decide::Context};
+use crate::domain::{Command, DeliveryRef, EndReason, Obstacle, Outcome, TaskToken, Timestamp, decide::Context};
 use crate::store::{self, ExecutionKey, ReadyUnit, Target};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -231,6 +231,12 @@ impl Core {
             }
             answers.push(match item {
                 Item::Command { whose, .. } if !whose.is(hot) => Err(Error::ExecutionNotFound { id: String::new() }),
+                Item::Command { command: Command::Retry { request, .. }, .. } => {
+                    // The id may have passed on since it was looked for; the store refuses the append then.
+                    let obstacle = (!hot.row.current).then_some(Obstacle::IdTaken);
+                    let command = Command::Retry { obstacle, request: *request };
+                    draft.decide(&mut hot.state, command, context).map_err(Error::from)
+                }
                 Item::Command { command, .. } | Item::Tell(command) => {
                     draft.decide(&mut hot.state, command.clone(), context).map_err(Error::from)
                 }

@@ -5,10 +5,12 @@
 //!   [`DecodeError::Unknown`]: the reader stops, it never skips.
 //! - [`render`] makes the event of the API, with every payload in its place.
 
+mod run;
+
 use super::{payload, time};
 use crate::domain::{
-    Cause, Created, EndReason, Event, EventKind, ExecutionId, ExecutionKey, Failure, Parent, Payload, Recipient,
-    RequestKey, SessionId, SkipReason, Timestamp, Uid,
+    Cause, EndReason, Event, EventKind, ExecutionId, ExecutionKey, Failure, Parent, Payload, Recipient, RequestKey,
+    SessionId, SkipReason, Timestamp, Uid,
 };
 use crate::proto::workflow::{self as proto, delivery_ended, event::Kind, payload::Content, step_skipped};
 use bytes::Bytes;
@@ -143,6 +145,12 @@ pub fn kind_name(kind: &EventKind) -> &'static str {
         EventKind::SignalRequested { .. } => "signal_requested",
         EventKind::FanOutStarted { .. } => "fan_out_started",
         EventKind::FanOutEnded { .. } => "fan_out_ended",
+        EventKind::ExecutionPaused { .. } => "execution_paused",
+        EventKind::ExecutionResumed => "execution_resumed",
+        EventKind::ContinuedAsNew { .. } => "continued_as_new",
+        EventKind::RunStarted(_) => "run_started",
+        EventKind::ExecutionReopened { .. } => "execution_reopened",
+        EventKind::EventTaken { .. } => "event_taken",
     }
 }
 
@@ -153,9 +161,7 @@ fn to_proto(event: &Event, write: &mut Write<'_>) -> proto::Event {
     proto::Event {
         number: i64::try_from(event.number).expect("an execution has fewer events than 2^63"),
         time: Some(time::render(event.time)),
-        request: event
-            .request
-            .map(|request| proto::RequestKey { key: request.key.to_vec(), content: request.content.to_vec() }),
+        request: event.request.map(request_to_proto),
         kind: Some(kind_to_proto(&event.kind, write)),
     }
 }
@@ -163,20 +169,7 @@ fn to_proto(event: &Event, write: &mut Write<'_>) -> proto::Event {
 #[expect(clippy::too_many_lines, reason = "one arm for each kind of event, in the order of event.proto")]
 fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
     match kind {
-        EventKind::ExecutionCreated(created) => Kind::ExecutionCreated(proto::ExecutionCreated {
-            id: created.id.to_string(),
-            uid: created.uid.to_string(),
-            run: signed(created.run),
-            workflow: created.workflow.to_string(),
-            version: created.version.to_string(),
-            definition_hash: hex(&created.definition_hash),
-            input: Some(write(&created.input)),
-            labels: created.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-            expire_time: created.expire_time.map(time::render),
-            trace_parent: created.trace_parent.to_string(),
-            parent: created.parent.as_ref().map(|parent| proto::Parent { key: parent.key.0, ..render_parent(parent) }),
-            depth: signed(created.depth),
-        }),
+        EventKind::ExecutionCreated(created) => Kind::ExecutionCreated(run::created(created, write)),
         EventKind::StepScheduled { unit, attempt, input } => Kind::StepScheduled(proto::StepScheduled {
             unit: unit.to_string(),
             attempt: signed(*attempt),
@@ -227,11 +220,7 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
             failure: Some(failure_to_proto(failure, write)),
         }),
         EventKind::StepSkipped { unit, reason } => {
-            let reason = match reason {
-                SkipReason::WhenFalse => step_skipped::Reason::WhenFalse,
-                SkipReason::NothingUpstream => step_skipped::Reason::NothingUpstream,
-            };
-            Kind::StepSkipped(proto::StepSkipped { unit: unit.to_string(), reason: reason.into() })
+            Kind::StepSkipped(proto::StepSkipped { unit: unit.to_string(), reason: skip_reason(*reason).into() })
         }
         EventKind::StepCancelled { unit } => Kind::StepCancelled(proto::StepCancelled { unit: unit.to_string() }),
         EventKind::SleepStarted { unit, wake_time } => Kind::SleepStarted(proto::SleepStarted {
@@ -242,12 +231,13 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
             unit: unit.to_string(),
             expire_time: expire_time.map(time::render),
         }),
-        EventKind::SignalReceived { name, payload, expire_time, sender } => {
+        EventKind::SignalReceived { name, payload, expire_time, sender, handler } => {
             Kind::SignalReceived(proto::SignalReceived {
                 name: name.to_string(),
                 payload: Some(write(payload)),
                 expire_time: expire_time.map(time::render),
                 sender: sender.map(|key| key.to_vec()).unwrap_or_default(),
+                handler: handler.as_ref().map(ToString::to_string).unwrap_or_default(),
             })
         }
         EventKind::SignalExpired { signal_number } => {
@@ -309,6 +299,24 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
             child_id: child_id.to_string(),
         }),
         EventKind::ParentTold => Kind::ParentTold(proto::ParentTold {}),
+        EventKind::ExecutionPaused { reason } => {
+            Kind::ExecutionPaused(proto::ExecutionPaused { reason: reason.to_string() })
+        }
+        EventKind::ExecutionResumed => Kind::ExecutionResumed(proto::ExecutionResumed {}),
+        EventKind::ContinuedAsNew { unit, input } => {
+            Kind::ContinuedAsNew(proto::ContinuedAsNew { unit: unit.to_string(), input: Some(write(input)) })
+        }
+        EventKind::RunStarted(start) => Kind::RunStarted(run::started(start, write)),
+        EventKind::ExecutionReopened { steps, generation, expire_time } => {
+            Kind::ExecutionReopened(proto::ExecutionReopened {
+                steps: steps.iter().map(run::reopened).collect(),
+                generation: signed(*generation),
+                expire_time: expire_time.map(time::render),
+            })
+        }
+        EventKind::EventTaken { unit, signal_number } => {
+            Kind::EventTaken(proto::EventTaken { unit: unit.to_string(), signal_number: signed_number(*signal_number) })
+        }
         EventKind::SignalRequested { unit, recipient, name, payload } => {
             Kind::SignalRequested(proto::SignalRequested {
                 unit: unit.to_string(),
@@ -336,12 +344,23 @@ pub fn render_parent(parent: &Parent) -> proto::Parent {
     }
 }
 
+fn request_to_proto(request: RequestKey) -> proto::RequestKey {
+    proto::RequestKey { key: request.key.to_vec(), content: request.content.to_vec() }
+}
+
 fn failure_to_proto(failure: &Failure, write: &mut Write<'_>) -> proto::Failure {
     proto::Failure {
         code: failure.code.to_string(),
         message: failure.message.to_string(),
         details: failure.details.as_ref().map(write),
         unit: failure.unit.to_string(),
+    }
+}
+
+fn skip_reason(reason: SkipReason) -> step_skipped::Reason {
+    match reason {
+        SkipReason::WhenFalse => step_skipped::Reason::WhenFalse,
+        SkipReason::NothingUpstream => step_skipped::Reason::NothingUpstream,
     }
 }
 
@@ -393,12 +412,7 @@ impl Decoder<'_> {
     }
 
     fn event(&self, event: proto::Event) -> Result<Event, DecodeError> {
-        let request = event.request.map(|request| {
-            Ok(RequestKey {
-                key: self.bytes(request.key, "request key")?,
-                content: self.bytes(request.content, "request content")?,
-            })
-        });
+        let request = event.request.map(|request| self.request(request));
         Ok(Event {
             number: self.event_number(event.number)?,
             time: self.time(event.time, "time")?,
@@ -407,23 +421,17 @@ impl Decoder<'_> {
         })
     }
 
+    fn request(&self, request: proto::RequestKey) -> Result<RequestKey, DecodeError> {
+        Ok(RequestKey {
+            key: self.bytes(request.key, "request key")?,
+            content: self.bytes(request.content, "request content")?,
+        })
+    }
+
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of event, in the order of event.proto")]
     fn kind(&self, kind: Kind) -> Result<EventKind, DecodeError> {
         Ok(match kind {
-            Kind::ExecutionCreated(it) => EventKind::ExecutionCreated(Box::new(Created {
-                id: self.execution_id(&it.id, "id")?,
-                uid: self.uid(&it.uid, "uid")?,
-                run: self.count(it.run, "run")?,
-                workflow: it.workflow.into(),
-                version: it.version.into(),
-                definition_hash: unhex(&it.definition_hash).ok_or_else(|| self.damaged("definition_hash"))?,
-                input: self.payload(it.input, "input")?,
-                labels: it.labels.into_iter().collect(),
-                expire_time: self.optional_time(it.expire_time, "expire_time")?,
-                trace_parent: it.trace_parent.into(),
-                parent: it.parent.map(|parent| self.parent(parent)).transpose()?,
-                depth: self.count(it.depth, "depth")?,
-            })),
+            Kind::ExecutionCreated(it) => EventKind::ExecutionCreated(Box::new(self.created(it)?)),
             Kind::StepScheduled(it) => EventKind::StepScheduled {
                 unit: it.unit.into(),
                 attempt: self.count(it.attempt, "attempt")?,
@@ -467,15 +475,9 @@ impl Decoder<'_> {
                 report: self.hash(it.report, "report")?,
             },
             Kind::StepFailed(it) => EventKind::StepFailed { unit: it.unit.into(), failure: self.failure(it.failure)? },
-            Kind::StepSkipped(it) => EventKind::StepSkipped {
-                reason: match step_skipped::Reason::try_from(it.reason) {
-                    Ok(step_skipped::Reason::WhenFalse) => SkipReason::WhenFalse,
-                    Ok(step_skipped::Reason::NothingUpstream) => SkipReason::NothingUpstream,
-                    Ok(step_skipped::Reason::Unspecified) => return Err(self.damaged("reason")),
-                    Err(_) => return Err(self.unknown("reason")),
-                },
-                unit: it.unit.into(),
-            },
+            Kind::StepSkipped(it) => {
+                EventKind::StepSkipped { reason: self.skip_reason(it.reason)?, unit: it.unit.into() }
+            }
             Kind::StepCancelled(it) => EventKind::StepCancelled { unit: it.unit.into() },
             Kind::SleepStarted(it) => {
                 EventKind::SleepStarted { unit: it.unit.into(), wake_time: self.time(it.wake_time, "wake_time")? }
@@ -489,6 +491,7 @@ impl Decoder<'_> {
                 payload: self.payload(it.payload, "payload")?,
                 expire_time: self.optional_time(it.expire_time, "expire_time")?,
                 sender: self.hash(it.sender, "sender")?,
+                handler: (!it.handler.is_empty()).then(|| it.handler.into()),
             },
             Kind::SignalExpired(it) => EventKind::SignalExpired { signal_number: self.event_number(it.signal_number)? },
             Kind::LateSuccess(it) => EventKind::LateSuccess {
@@ -549,6 +552,20 @@ impl Decoder<'_> {
                 EventKind::FanOutStarted { unit: it.unit.into(), items: self.payload(it.items, "items")? }
             }
             Kind::FanOutEnded(it) => EventKind::FanOutEnded { unit: it.unit.into() },
+            Kind::ExecutionPaused(it) => EventKind::ExecutionPaused { reason: it.reason.into() },
+            Kind::ExecutionResumed(_) => EventKind::ExecutionResumed,
+            Kind::ContinuedAsNew(it) => {
+                EventKind::ContinuedAsNew { unit: it.unit.into(), input: self.payload(it.input, "input")? }
+            }
+            Kind::RunStarted(it) => EventKind::RunStarted(Box::new(self.run_started(it)?)),
+            Kind::ExecutionReopened(it) => EventKind::ExecutionReopened {
+                steps: it.steps.into_iter().map(|step| self.reopened(step)).collect::<Result<_, _>>()?,
+                generation: self.count(it.generation, "generation")?,
+                expire_time: self.optional_time(it.expire_time, "expire_time")?,
+            },
+            Kind::EventTaken(it) => {
+                EventKind::EventTaken { unit: it.unit.into(), signal_number: self.event_number(it.signal_number)? }
+            }
         })
     }
 
@@ -570,6 +587,15 @@ impl Decoder<'_> {
 
     fn uid(&self, text: &str, field: &str) -> Result<Uid, DecodeError> {
         text.parse().map(Uid).map_err(|_| self.damaged(field))
+    }
+
+    fn skip_reason(&self, reason: i32) -> Result<SkipReason, DecodeError> {
+        match step_skipped::Reason::try_from(reason) {
+            Ok(step_skipped::Reason::WhenFalse) => Ok(SkipReason::WhenFalse),
+            Ok(step_skipped::Reason::NothingUpstream) => Ok(SkipReason::NothingUpstream),
+            Ok(step_skipped::Reason::Unspecified) => Err(self.damaged("reason")),
+            Err(_) => Err(self.unknown("reason")),
+        }
     }
 
     fn failure(&self, failure: Option<proto::Failure>) -> Result<Failure, DecodeError> {

@@ -1,7 +1,9 @@
 //! Every kind of event comes back from its bytes as it went, and nothing unknown is skipped.
 
 use super::*;
-use crate::domain::code;
+use crate::domain::{
+    AcceptedReport, Created, RememberedCall, ReopenedStep, RunStart, StepEnd, StepResult, UntakenSignal, code,
+};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -13,6 +15,23 @@ fn failure() -> Failure {
         message: Arc::from("took too long"),
         details: Some(Payload::from_json("{\"a\":1}")),
         unit: Arc::from("charge"),
+    }
+}
+
+fn run_start(created: Created) -> RunStart {
+    RunStart {
+        created: Created { run: 2, ..created },
+        start_time: NOW,
+        signals: vec![UntakenSignal {
+            number: 3,
+            name: Arc::from("approved"),
+            payload: Payload::from_json("1"),
+            expire_time: Some(NOW),
+            handler: Some(Arc::from("on_event:log")),
+        }],
+        calls: vec![RememberedCall { request: RequestKey { key: [1; 16], content: [2; 16] }, number: 4, time: NOW }],
+        deliveries: 9,
+        reports: vec![AcceptedReport { unit: Arc::from("charge"), delivery: 9, hash: [3; 16] }],
     }
 }
 
@@ -32,6 +51,8 @@ fn every_kind() -> Vec<EventKind> {
         trace_parent: Arc::from("00-x"),
         parent: None,
         depth: 0,
+        begin_time: None,
+        results: Vec::new(),
     };
     let parent = Parent {
         key: ExecutionKey(12),
@@ -43,11 +64,20 @@ fn every_kind() -> Vec<EventKind> {
         attempt: 2,
     };
     let of_parent = Created { parent: Some(parent), depth: 3, ..created.clone() };
+    let result = |step: &str, end| StepResult { step: Arc::from(step), end };
+    let results = vec![
+        result("a", StepEnd::Succeeded(payload())),
+        result("b", StepEnd::Failed(failure())),
+        result("c", StepEnd::Skipped(SkipReason::NothingUpstream)),
+    ];
+    let delayed = Created { begin_time: Some(NOW), results, ..created.clone() };
     let child_id = || ExecutionId::of_child(Uid(Uuid::from_u128(1)), 1, "charge", 1, 1);
     let recipient = |uid, child: Option<&str>| Recipient { id: child_id(), uid, child: child.map(Arc::from) };
     let ended = |reason| EventKind::DeliveryEnded { unit: unit.clone(), delivery: 2, reason, progress: None };
     let wind_down = |cause| EventKind::WindDownStarted { cause, give_up_time: NOW };
     vec![
+        EventKind::RunStarted(Box::new(run_start(of_parent.clone()))),
+        EventKind::ExecutionCreated(Box::new(delayed)),
         EventKind::ExecutionCreated(Box::new(created)),
         EventKind::StepScheduled { unit: unit.clone(), attempt: 1, input: Some(payload()) },
         EventKind::StepScheduled { unit: unit.clone(), attempt: 2, input: None },
@@ -97,12 +127,19 @@ fn every_kind() -> Vec<EventKind> {
         EventKind::FanOutEnded { unit: unit.clone() },
         EventKind::SleepStarted { unit: unit.clone(), wake_time: NOW },
         EventKind::AwaitStarted { unit: unit.clone(), expire_time: None },
-        EventKind::SignalReceived { name: Arc::from("approved"), payload: payload(), expire_time: None, sender: None },
+        EventKind::SignalReceived {
+            name: Arc::from("approved"),
+            payload: payload(),
+            expire_time: None,
+            sender: None,
+            handler: None,
+        },
         EventKind::SignalReceived {
             name: Arc::from("approved"),
             payload: payload(),
             expire_time: None,
             sender: Some([5; 16]),
+            handler: Some(Arc::from("on_event:log")),
         },
         EventKind::SignalExpired { signal_number: 4 },
         EventKind::LateSuccess { unit: unit.clone(), delivery: 1, output: payload() },
@@ -115,6 +152,18 @@ fn every_kind() -> Vec<EventKind> {
         EventKind::ExecutionTimedOut,
         EventKind::ExecutionTerminated { reason: Arc::from("stuck") },
         EventKind::Woke,
+        EventKind::ExecutionPaused { reason: Arc::from("look") },
+        EventKind::ExecutionResumed,
+        EventKind::ContinuedAsNew { unit: Arc::from("again"), input: payload() },
+        EventKind::ExecutionReopened {
+            steps: vec![
+                ReopenedStep { unit: Arc::from("ship"), items: vec![0, 99_999] },
+                ReopenedStep { unit: Arc::from("bill"), items: Vec::new() },
+            ],
+            generation: 2,
+            expire_time: Some(NOW),
+        },
+        EventKind::EventTaken { unit: Arc::from("on_event:log[3]"), signal_number: 7 },
         EventKind::ExecutionCreated(Box::new(of_parent)),
         EventKind::ChildRequested {
             unit: unit.clone(),
@@ -161,8 +210,13 @@ fn every_kind_comes_back_as_it_went() {
 #[test]
 fn large_payloads_go_apart_once_and_come_back() {
     let large = Payload::from_json(format!("\"{}\"", "a".repeat(INLINE_BYTES_MAX)));
-    let received =
-        || EventKind::SignalReceived { name: "s".into(), payload: large.clone(), expire_time: None, sender: None };
+    let received = || EventKind::SignalReceived {
+        name: "s".into(),
+        payload: large.clone(),
+        expire_time: None,
+        sender: None,
+        handler: None,
+    };
     let events = numbered(vec![received(), received()]);
 
     let encoded = encode_batch(&events);

@@ -70,7 +70,7 @@ fn render_within(state: &State, room: &mut Room) -> proto::Execution {
         workflow: state.definition().name.to_string(),
         version: state.definition().version.to_string(),
         definition_hash: event::hex(&state.definition().hash),
-        state: phase(state.phase()).into(),
+        state: (if state.is_paused() { execution::State::Paused } else { phase(state.phase()) }).into(),
         cause: state.cause().map_or(proto::Cause::Unspecified, cause).into(),
         labels: state.labels().iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
         input,
@@ -85,6 +85,7 @@ fn render_within(state: &State, room: &mut Room) -> proto::Execution {
         buffered_signals: i32::try_from(state.buffered_signals()).unwrap_or(i32::MAX),
         payloads_omitted: room.omitted,
         parent: state.parent().map(event::render_parent),
+        begin_time: state.begin_time().map(time::render),
     }
 }
 
@@ -170,6 +171,9 @@ mod tests {
             labels: BTreeMap::new(),
             request: None,
             trace_parent: Arc::from(""),
+            delay: None,
+            signal: None,
+            results: Vec::new(),
         };
         let context = Context { now: Timestamp::from_micros(0), settings: Settings::default() };
         decide::start(Arc::new(definition), start, &context).unwrap().0

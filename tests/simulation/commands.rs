@@ -173,6 +173,8 @@ impl World {
             request: (!self.random.one_in(3)).then(|| request(&format!("start {number}"), "1")),
             id_reuse: orbit::engine::IdReuse::Reject,
             trace_parent: arc(""),
+            delay: None,
+            signal: None,
         };
         self.starts.push(call.clone());
         self.send_start(server, Command::Start, call);

@@ -75,6 +75,8 @@ pub(crate) fn start_of(workflow: &str, id: &str, input: &str) -> StartExecution 
         request: None,
         id_reuse: orbit::engine::IdReuse::Reject,
         trace_parent: arc(""),
+        delay: None,
+        signal: None,
     }
 }
 

@@ -194,6 +194,12 @@ fn check_history(history: &History) {
             | EventKind::ParentTold
             | EventKind::FanOutStarted { .. }
             | EventKind::FanOutEnded { .. }
+            | EventKind::ExecutionPaused { .. }
+            | EventKind::ExecutionResumed
+            | EventKind::ContinuedAsNew { .. }
+            | EventKind::RunStarted(_)
+            | EventKind::ExecutionReopened { .. }
+            | EventKind::EventTaken { .. }
             | EventKind::Woke => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Changes that callers make to an execution: signal, cancel, terminate.
+//! Changes that callers make to an execution: signal, cancel, terminate, pause, resume, retry.
 
 use super::{Answer, name};
 use crate::domain::{Payload, RequestKey, Timestamp};
@@ -38,6 +38,36 @@ pub(super) async fn terminate(
     Ok(proto::TerminateExecutionResponse { event_number: event_number(number) })
 }
 
+/// `PauseExecution`.
+pub(super) async fn pause(
+    engine: Engine,
+    request: proto::PauseExecutionRequest,
+) -> Answer<proto::PauseExecutionResponse> {
+    let pause = parse_end("PauseExecution", &request.id, &request.uid, &request.reason, &request.request_id)?;
+    let number = engine.pause(&pause.execution, pause.reason, pause.request).await?;
+    Ok(proto::PauseExecutionResponse { event_number: event_number(number) })
+}
+
+/// `ResumeExecution`.
+pub(super) async fn resume(
+    engine: Engine,
+    request: proto::ResumeExecutionRequest,
+) -> Answer<proto::ResumeExecutionResponse> {
+    let resume = parse_end("ResumeExecution", &request.id, &request.uid, "", &request.request_id)?;
+    let number = engine.resume(&resume.execution, resume.request).await?;
+    Ok(proto::ResumeExecutionResponse { event_number: event_number(number) })
+}
+
+/// `RetryExecution`.
+pub(super) async fn retry(
+    engine: Engine,
+    request: proto::RetryExecutionRequest,
+) -> Answer<proto::RetryExecutionResponse> {
+    let retry = parse_end("RetryExecution", &request.id, &request.uid, "", &request.request_id)?;
+    let number = engine.retry(&retry.execution, retry.request).await?;
+    Ok(proto::RetryExecutionResponse { event_number: event_number(number) })
+}
+
 fn event_number(number: u64) -> i64 {
     i64::try_from(number).expect("an execution has fewer events than 2^63")
 }
@@ -68,7 +98,7 @@ fn parse_signal(request: proto::SignalExecutionRequest) -> Result<Signal, Invali
     violations.finish(signal)
 }
 
-/// A cancel or a terminate.
+/// A change with nothing but a reason.
 struct End {
     execution: ExecutionName,
     reason: Arc<str>,

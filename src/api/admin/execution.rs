@@ -1,4 +1,4 @@
-//! Reads of executions: one, one that is waited for, lists and counts.
+//! Reads of executions: one, a query of one, one that is waited for, lists and counts.
 
 use super::{Answer, WAIT_MAX, name};
 use crate::api::{render, wait_duration};
@@ -15,6 +15,22 @@ pub(super) async fn get(engine: &Engine, request: proto::GetExecutionRequest) ->
     let name = name(&mut violations, &request.id, &request.uid);
     let standing = engine.execution(&violations.finish(name)?).await?;
     Ok(proto::GetExecutionResponse { execution: Some(wire::execution::render_whole(&standing.state)) })
+}
+
+/// `QueryExecution`.
+pub(super) async fn query(
+    engine: &Engine,
+    request: proto::QueryExecutionRequest,
+) -> Answer<proto::QueryExecutionResponse> {
+    let mut violations = Violations::new();
+    let name = name(&mut violations, &request.id, &request.uid);
+    let query = violations.take("query", wire::field::name(&request.query));
+    let (name, query) = violations.finish(name.zip(query))?;
+    let (result, number) = engine.query(&name, &query).await?;
+    Ok(proto::QueryExecutionResponse {
+        result: Some(wire::payload::render(&result)),
+        last_event_number: i64::try_from(number).unwrap_or(i64::MAX),
+    })
 }
 
 /// `WaitExecution`.

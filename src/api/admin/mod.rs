@@ -4,6 +4,7 @@ mod change;
 mod definition;
 mod execution;
 mod history;
+mod rerun;
 mod server_info;
 mod start;
 
@@ -68,6 +69,13 @@ impl AdminService for Admin {
         self.calls.read("GetExecution", execution::get(&self.engine, request.into_inner())).await
     }
 
+    async fn query_execution(
+        &self,
+        request: Request<proto::QueryExecutionRequest>,
+    ) -> Result<Response<proto::QueryExecutionResponse>, Status> {
+        self.calls.read("QueryExecution", execution::query(&self.engine, request.into_inner())).await
+    }
+
     async fn wait_execution(
         &self,
         request: Request<proto::WaitExecutionRequest>,
@@ -126,6 +134,36 @@ impl AdminService for Admin {
         request: Request<proto::TerminateExecutionRequest>,
     ) -> Result<Response<proto::TerminateExecutionResponse>, Status> {
         self.calls.write("TerminateExecution", change::terminate(self.engine.clone(), request.into_inner())).await
+    }
+
+    async fn pause_execution(
+        &self,
+        request: Request<proto::PauseExecutionRequest>,
+    ) -> Result<Response<proto::PauseExecutionResponse>, Status> {
+        self.calls.write("PauseExecution", change::pause(self.engine.clone(), request.into_inner())).await
+    }
+
+    async fn resume_execution(
+        &self,
+        request: Request<proto::ResumeExecutionRequest>,
+    ) -> Result<Response<proto::ResumeExecutionResponse>, Status> {
+        self.calls.write("ResumeExecution", change::resume(self.engine.clone(), request.into_inner())).await
+    }
+
+    async fn retry_execution(
+        &self,
+        request: Request<proto::RetryExecutionRequest>,
+    ) -> Result<Response<proto::RetryExecutionResponse>, Status> {
+        self.calls.write("RetryExecution", change::retry(self.engine.clone(), request.into_inner())).await
+    }
+
+    async fn rerun_execution(
+        &self,
+        request: Request<proto::RerunExecutionRequest>,
+    ) -> Result<Response<proto::RerunExecutionResponse>, Status> {
+        let trace_parent = start::trace_parent(request.metadata());
+        let rerun = rerun::rerun(self.engine.clone(), request.into_inner(), trace_parent);
+        self.calls.write("RerunExecution", rerun).await
     }
 
     async fn list_workers(

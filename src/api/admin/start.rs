@@ -1,11 +1,13 @@
 //! `StartExecution`.
 
 use super::Answer;
-use crate::domain::Payload;
+use crate::domain::{Payload, decide::StartSignal};
 use crate::engine::{self, Engine, IdReuse, StartExecution};
-use crate::proto::admin::{IdReusePolicy, StartExecutionRequest, StartExecutionResponse};
+use crate::proto::admin::{
+    IdReusePolicy, StartExecutionRequest, StartExecutionResponse, StartSignal as StartSignalMessage,
+};
 use crate::wire::{Invalid, Violations, canonical, field, payload, request, time};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tonic::metadata::MetadataMap;
 
 /// Starts an execution, or finds the one that the same call started.
@@ -21,6 +23,7 @@ pub(super) async fn start(
         version: started.version.to_string(),
         created: started.created,
         start_time: Some(time::render(started.start_time)),
+        signal_event_number: started.signal_number.map_or(0, |number| i64::try_from(number).unwrap_or(i64::MAX)),
     })
 }
 
@@ -56,6 +59,8 @@ fn parse(request: StartExecutionRequest, trace_parent: Arc<str>) -> Result<Start
     let input = v.take_payload("input", payload::parse_optional(request.input));
     let input = input.map(|input| input.unwrap_or_else(Payload::null));
     let labels = labels(v, request.labels);
+    let delay = start_delay(v, request.start_delay.as_ref());
+    let signal = start_signal(v, request.signal);
 
     // The input as it means, so that a client that writes the same object in another order repeats its call.
     let canonical = input.as_ref().map(canonical::text).unwrap_or_default();
@@ -68,6 +73,13 @@ fn parse(request: StartExecutionRequest, trace_parent: Arc<str>) -> Result<Start
         IdReuse::TerminateRunning => b"terminate running",
     }));
     content.extend(labels.iter().flat_map(|(key, value)| [key.as_bytes(), value.as_bytes()]));
+    // Only what is there, so that a call without them is the one that it was before there were any.
+    let micros = delay.flatten().map(|delay| delay.as_micros().to_be_bytes());
+    content.extend(micros.iter().flat_map(|micros| [&b"start_delay"[..], &micros[..]]));
+    let signalled = signal.as_ref().and_then(Option::as_ref).map(|signal| (signal, canonical::text(&signal.payload)));
+    content.extend(
+        signalled.iter().flat_map(|(signal, payload)| [&b"signal"[..], signal.name.as_bytes(), payload.as_bytes()]),
+    );
     let key = v.take("request_id", request::key("StartExecution", &request.id, &request.request_id, &content));
     let input_digest = engine::input_digest(&request.workflow, &canonical);
 
@@ -82,6 +94,8 @@ fn parse(request: StartExecutionRequest, trace_parent: Arc<str>) -> Result<Start
             request: key?,
             id_reuse: id_reuse?,
             trace_parent,
+            delay: delay?,
+            signal: signal.clone()?,
         })
     })();
     violations.finish(start)
@@ -96,7 +110,25 @@ fn id_reuse(number: i32) -> Result<IdReuse, String> {
     }
 }
 
-fn labels(violations: &mut Violations, labels: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
+/// Nothing if it is wrong; a delay of no time is none.
+fn start_delay(violations: &mut Violations, delay: Option<&prost_types::Duration>) -> Option<Option<Duration>> {
+    let Some(delay) = delay else { return Some(None) };
+    let delay = violations.take("start_delay", time::parse_span(delay))?;
+    Some(Some(delay).filter(|delay| !delay.is_zero()))
+}
+
+/// Nothing if it is wrong.
+fn start_signal(violations: &mut Violations, signal: Option<StartSignalMessage>) -> Option<Option<StartSignal>> {
+    let Some(signal) = signal else { return Some(None) };
+    let name = violations.take("signal.name", field::name(&signal.name));
+    let payload = violations.take_payload("signal.payload", payload::parse_optional(signal.payload));
+    Some(Some(StartSignal { name: name?, payload: payload?.unwrap_or_else(Payload::null) }))
+}
+
+pub(super) fn labels(
+    violations: &mut Violations,
+    labels: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, String> {
     let labels: BTreeMap<String, String> = labels.into_iter().collect();
     if labels.len() > field::LABELS_MAX {
         violations.add("labels", format!("has more than {} entries", field::LABELS_MAX));

@@ -19,8 +19,9 @@ impl Decision<'_> {
         match self.state.wind_down() {
             None => Ok(self.start_wind_down(Cause::Cancel(reason), request)),
             Some((number, Cause::Cancel(_))) => Ok(number),
-            Some((_, Cause::Failure(_))) => Err(Rejection::WindingDown { cause: "FAILURE" }),
-            Some((_, Cause::Timeout)) => Err(Rejection::WindingDown { cause: "TIMEOUT" }),
+            Some((_, cause @ (Cause::Failure(_) | Cause::Timeout))) => {
+                Err(Rejection::WindingDown { cause: cause.as_str() })
+            }
         }
     }
 

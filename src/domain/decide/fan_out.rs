@@ -55,7 +55,7 @@ impl Decision<'_> {
     pub(super) fn begin_item(&mut self, step: StepIndex) {
         let definition = self.state.definition().clone();
         let Some(group) = self.state.group(step) else { return };
-        let key = UnitKey::item(step, group.next);
+        let key = UnitKey::item(step, group.next_item());
         self.act(key, &definition.step(step).action);
     }
 

@@ -20,6 +20,10 @@ impl Decision<'_> {
                 Some(Work::BeginItem(step)) => self.begin_item(step),
                 Some(Work::Join(step)) => self.join(step),
                 Some(Work::Undo(key)) => self.undo(key),
+                Some(Work::TakeEvent(handler)) => self.take_event(handler),
+                Some(Work::BeginEvent(key)) => self.begin_event(key),
+                // The next run begins by itself, as the first event of another decision.
+                Some(Work::BeginRun) => return,
                 Some(Work::Finish) => self.finish(),
                 Some(Work::Close) => self.close(),
                 None => return,
@@ -76,7 +80,7 @@ impl Decision<'_> {
     }
 
     /// Whether the step's `when` holds.
-    fn is_wanted(&self, step: &Step, key: UnitKey) -> Result<bool, EvaluationError> {
+    pub(super) fn is_wanted(&self, step: &Step, key: UnitKey) -> Result<bool, EvaluationError> {
         match &step.when {
             Some(when) => self.state.with_scope(key, None, |scope| when.evaluate_bool(scope)),
             None => Ok(true),
@@ -96,7 +100,8 @@ impl Decision<'_> {
             Action::Sleep(sleep) => self.begin_sleep(key, sleep),
             Action::Await(wait) => self.begin_await(key, wait),
             Action::Fail(fail) => self.begin_fail(key, fail),
-            Action::Child(_) | Action::Signal(_) | Action::ContinueAsNew(_) => {
+            Action::ContinueAsNew(next) => self.begin_continue_as_new(key, next),
+            Action::Child(_) | Action::Signal(_) => {
                 unreachable!("no definition that is read has such a step")
             }
         }

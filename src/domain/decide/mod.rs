@@ -9,12 +9,18 @@
 //!
 //! Where to look: [`mod@start`] begins an execution, `flow` lets steps begin, `fan_out` runs them for each item, `task`
 //! judges workers' reports, `timer` does what time makes due, `signal` and `cancel` take callers' calls; `cancel` also
-//! winds down and closes, `compensation` undoes in between.
+//! winds down and closes, `compensation` undoes in between. `event` gives signals to handlers, `pause` holds an execution,
+//! `run` goes from run to run, `reopen` retries a closed one, `rerun` says what another one takes over.
 
 mod cancel;
 mod compensation;
+mod event;
 mod fan_out;
 mod flow;
+mod pause;
+mod reopen;
+mod rerun;
+mod run;
 mod signal;
 mod start;
 mod task;
@@ -22,11 +28,14 @@ mod task;
 mod tests;
 mod timer;
 
-pub use start::{Start, start};
+pub use rerun::results;
+pub use run::begin_run;
+pub use start::{Start, StartSignal, start};
 
 use super::state::Known;
 use super::{
-    Command, EndReason, Event, EventKind, Failure, Outcome, Payload, Rejection, RequestKey, Settings, State, Timestamp,
+    Command, Created, EndReason, Event, EventKind, Failure, Outcome, Payload, Rejection, RequestKey, Settings, State,
+    StepEnd, StepResult, Timestamp,
 };
 
 /// Most events of one decision.
@@ -55,11 +64,13 @@ pub struct Context {
 
 /// Decides a command and applies what follows from it to the state.
 ///
-/// Gives the events, already applied, and the answer; there may be an answer without events.
+/// Gives the events, already applied, and the answer; there may be an answer without events. A run that has ended is
+/// followed by the next one first ([`begin_run`]).
 ///
 /// # Errors
 /// The rules forbid it; the state is as before.
 pub fn decide(state: &mut State, command: Command, context: &Context) -> Result<(Vec<Event>, Outcome), Rejection> {
+    debug_assert!(!state.is_between_runs(), "the next run begins first");
     let number = state.last_number();
     let mut decision = Decision::new(state, context);
     let result = decision.command(command);
@@ -106,6 +117,9 @@ impl<'a> Decision<'a> {
             Command::Terminate { reason, request } => {
                 self.once(request, |decision| decision.terminate(reason, request))?
             }
+            Command::Pause { reason, request } => self.once(request, |decision| decision.pause(reason, request))?,
+            Command::Resume { request } => self.once(request, |decision| decision.resume(request))?,
+            Command::Retry { obstacle, request } => self.once(request, |decision| decision.retry(obstacle, request))?,
             Command::Wake { held, early } => self.wake(held, early),
         };
         self.settle();
@@ -142,7 +156,9 @@ impl<'a> Decision<'a> {
 
     /// Whether another piece of work fits into this decision.
     fn has_room(&self) -> bool {
-        self.events.len() + WORK_EVENTS_MAX <= EVENTS_MAX && self.bytes + WORK_BYTES_MAX <= BYTES_MAX
+        // Nothing of the next run stands in the same append as the end of this one.
+        let is_cut = self.state.is_between_runs();
+        !is_cut && self.events.len() + WORK_EVENTS_MAX <= EVENTS_MAX && self.bytes + WORK_BYTES_MAX <= BYTES_MAX
     }
 }
 
@@ -165,10 +181,7 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
     let failure = |failure: &Failure| failure.code.len() + failure.message.len() + optional(&failure.details);
     FIXED
         + match kind {
-            EventKind::ExecutionCreated(created) => {
-                let labels = created.labels.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>();
-                payload(&created.input) + labels
-            }
+            EventKind::ExecutionCreated(created) => created_bytes(created, &payload),
             EventKind::StepScheduled { input, .. } | EventKind::ChildRequested { input, .. } => optional(input),
             EventKind::DeliveryEnded { progress, .. } => optional(progress),
             EventKind::AttemptFailed { failure: why, progress, .. } => failure(why) + optional(progress),
@@ -184,6 +197,16 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
             },
             EventKind::ExecutionTerminated { reason } => reason.len(),
             EventKind::FanOutStarted { items, .. } => payload(items),
+            EventKind::ExecutionPaused { reason } => reason.len(),
+            EventKind::ContinuedAsNew { input, .. } => payload(input),
+            EventKind::RunStarted(start) => {
+                let signals = start.signals.iter().map(|signal| FIXED + payload(&signal.payload)).sum::<usize>();
+                let texts = (start.calls.len() + start.reports.len()) * FIXED;
+                created_bytes(&start.created, &payload) + signals + texts
+            }
+            EventKind::ExecutionReopened { steps, .. } => {
+                steps.iter().map(|step| step.unit.len() + 8 + 3 * step.items.len()).sum()
+            }
             EventKind::StepDispatched { .. }
             | EventKind::FanOutEnded { .. }
             | EventKind::TaskHeld { .. }
@@ -197,6 +220,18 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
             | EventKind::ChildStarted { .. }
             | EventKind::ChildCancelSent { .. }
             | EventKind::ParentTold
+            | EventKind::ExecutionResumed
+            | EventKind::EventTaken { .. }
             | EventKind::Woke => 0,
         }
+}
+
+fn created_bytes(created: &Created, payload: &impl Fn(&Payload) -> usize) -> usize {
+    let result = |result: &StepResult| match &result.end {
+        StepEnd::Succeeded(output) => result.step.len() + payload(output),
+        StepEnd::Failed(failure) => result.step.len() + failure.code.len() + failure.message.len(),
+        StepEnd::Skipped(_) => result.step.len(),
+    };
+    let labels = created.labels.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>();
+    payload(&created.input) + labels + created.results.iter().map(result).sum::<usize>()
 }

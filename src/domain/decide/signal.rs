@@ -30,11 +30,17 @@ impl Decision<'_> {
         schema.validate(&payload).map_err(|violations| Rejection::SignalInvalid { name: name.clone(), violations })?;
         let expired = expire_time.is_some_and(|time| time <= self.now);
         let offer = if expired { Offer::default() } else { self.offer(name, &payload) };
+        let is_left = !expired && offer.taker.is_none();
+        let handler = if is_left { self.handler_for(name, &payload) } else { None };
         self.make_room(offer.taker.is_some() || expired)?;
-        let number = self.emit_for(
-            request,
-            EventKind::SignalReceived { name: name.clone(), payload: payload.clone(), expire_time, sender: None },
-        );
+        let received = EventKind::SignalReceived {
+            name: name.clone(),
+            payload: payload.clone(),
+            expire_time,
+            sender: None,
+            handler,
+        };
+        let number = self.emit_for(request, received);
         if expired {
             self.emit(EventKind::SignalExpired { signal_number: number });
             return Ok(number);

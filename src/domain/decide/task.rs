@@ -21,9 +21,6 @@ use std::time::Duration;
 /// Room in a message for all of a task but its payloads. Well below the smallest message that a worker may name.
 const MESSAGE_OVERHEAD: usize = 16 * 1024;
 
-/// The generation of a unit: nothing runs again yet.
-const GENERATION: u32 = 1;
-
 /// What a worker says of its failure.
 pub(super) struct FailureReport {
     pub(super) failure: Failure,
@@ -52,12 +49,14 @@ impl FailureReport {
 impl Decision<'_> {
     /// Hands a waiting unit to a worker. An input that its message cannot carry fails the step.
     pub(super) fn dispatch(&mut self, unit: Unit, claimant: Claimant) -> Result<Outcome, Rejection> {
-        let is_waiting = |key: &UnitKey| matches!(self.state.unit(*key).status, Status::Waiting { .. });
+        let is_held = self.state.is_held();
+        let is_waiting = |key: &UnitKey| !is_held && matches!(self.state.unit(*key).status, Status::Waiting { .. });
         let Some(key) = self.state.find(&unit).filter(is_waiting) else { return Err(Rejection::NotWaiting { unit }) };
         let definition = self.state.definition().clone();
         let step = task_of(definition.step(key.step)).expect("only tasks wait for a worker");
         let task = self.state.unit(key).task.as_deref().expect("a task that waits has an attempt");
         let (input, attempt, redelivery) = (task.input.clone(), task.attempt, task.redelivery);
+        let generation = self.state.unit(key).generation;
         let (schedule_time, delivery, progress) = (task.attempt_time, task.delivery + 1, task.progress.clone());
 
         let room = claimant.message_bytes_max.saturating_sub(MESSAGE_OVERHEAD);
@@ -89,7 +88,7 @@ impl Decision<'_> {
             expire_time,
         });
         Ok(Outcome::Dispatched(Box::new(Delivery {
-            idempotency_key: idempotency_key(self.state.uid(), self.state.run(), &unit, GENERATION),
+            idempotency_key: idempotency_key(self.state.uid(), self.state.run(), &unit, generation),
             reference: DeliveryRef { unit, delivery },
             contract: step.contract.clone(),
             queue: step.queue.clone(),
@@ -246,9 +245,12 @@ impl Decision<'_> {
     fn judge(&self, delivery: &DeliveryRef, hash: [u8; 16]) -> Result<UnitKey, ReportOutcome> {
         let number = delivery.delivery;
         let known = self.state.find(&delivery.unit).and_then(|key| {
-            let task = self.state.unit(key).task.as_deref()?;
-            (1..=task.delivery).contains(&number).then_some((key, task))
+            let unit = self.state.unit(key);
+            unit.task.as_deref().filter(|_| unit.knows(number)).map(|task| (key, task))
         });
+        if self.state.was_accepted(delivery, hash) {
+            return Err(ReportOutcome::Duplicate);
+        }
         if known.is_some_and(|(_, task)| task.reports.contains(&Report { delivery: number, hash })) {
             return Err(ReportOutcome::Duplicate);
         }
@@ -295,7 +297,7 @@ impl Decision<'_> {
         }
         match retry_time {
             None => self.fail_unit(key, failure),
-            Some(time) if time <= self.now => self.schedule_next_attempt(key),
+            Some(time) if time <= self.now && !self.state.is_held() => self.schedule_next_attempt(key),
             Some(_) => {}
         }
     }

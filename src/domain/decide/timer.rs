@@ -43,6 +43,10 @@ impl Decision<'_> {
             (Timer::Execution, _) => {
                 self.start_wind_down(Cause::Timeout, None);
             }
+            // That time has come is all that there is to say.
+            (Timer::Begin, _) => {
+                self.emit(EventKind::Woke);
+            }
             (timer, Some(key)) => self.fire_of_unit(timer, key, held),
             (timer, None) => unreachable!("{timer:?} is a timer of a unit"),
         }
@@ -70,7 +74,7 @@ impl Decision<'_> {
             Timer::Sleep => self.succeed(key, Payload::null(), None),
             Timer::Await => self.fail_unit_with(key, code::AWAIT_TIMEOUT, "no signal came in time"),
             Timer::GiveUp => self.give_up(key),
-            Timer::Execution => unreachable!("{timer:?} is no timer of a unit"),
+            Timer::Execution | Timer::Begin => unreachable!("{timer:?} is no timer of a unit"),
         }
     }
 

@@ -1,29 +1,23 @@
 //! What each event does to the state.
 
+use super::course::Course;
 use super::fan_out::Group;
 use super::index::Indexes;
 use super::unit::{Out, RELEASE_HASH, Status, Task, UnitState};
 use super::units::Units;
 use super::{Phase, State, UnitKey, WindDown, requests, signals};
 use crate::domain::definition::{Definition, Lifetime, OnError, Role, StepIndex};
-use crate::domain::{Cause, EndReason, Event, EventKind, Payload, Timestamp};
-use std::sync::Arc;
+use crate::domain::{Cause, Created, EndReason, Event, EventKind, Payload, Timestamp};
+use std::{collections::BTreeMap, sync::Arc};
 
 impl State {
-    /// The state after an execution's first event.
-    ///
-    /// # Panics
-    /// If the event is not `ExecutionCreated`, which would be a fault of the caller's.
-    #[must_use]
-    pub fn begin(definition: Arc<Definition>, event: &Event) -> Self {
-        let EventKind::ExecutionCreated(created) = &event.kind else {
-            panic!("an execution begins with ExecutionCreated, not with {:?}", event.kind);
-        };
+    /// The state before the first event has been taken over.
+    pub(super) fn new(definition: Arc<Definition>, created: Box<Created>, event: &Event) -> Self {
         let blockers = |needs: &[StepIndex]| u32::try_from(needs.len()).expect("a definition has at most 10,000 steps");
         let steps = definition.steps.iter().map(|step| UnitState::new(blockers(&step.needs))).collect();
-        let mut state = Self {
+        Self {
             definition,
-            created: created.clone(),
+            created,
             start_time: event.time,
             last_number: event.number,
             last_time: event.time,
@@ -33,14 +27,13 @@ impl State {
             output: None,
             terminate_reason: None,
             end_failure: None,
+            course: Course::new(0),
             units: Units { steps, ..Units::default() },
+            handlers: BTreeMap::new(),
             signals: signals::Signals::default(),
             requests: requests::Requests::default(),
             indexes: Indexes::default(),
-        };
-        state.remember_request(event);
-        state.rebuild_indexes();
-        state
+        }
     }
 
     /// Applies the next event.
@@ -51,9 +44,17 @@ impl State {
     pub fn evolve(&mut self, event: &Event) {
         assert_eq!(event.number, self.last_number + 1, "events are applied in order, without gaps");
         debug_assert!(event.time >= self.last_time, "time never goes back");
-        debug_assert!(!self.is_closed(), "nothing follows the close: {:?}", event.kind);
+        debug_assert!(
+            !self.is_closed() || matches!(event.kind, EventKind::ExecutionReopened { .. }),
+            "nothing follows the close: {:?}",
+            event.kind
+        );
+        let was_delayed = self.is_delayed();
         self.last_number = event.number;
         self.last_time = event.time;
+        if let (true, false, Some(begins)) = (was_delayed, self.is_delayed(), self.begin_timer()) {
+            self.indexes.timers.remove(&begins);
+        }
         self.remember_request(event);
         self.apply(event);
     }
@@ -84,6 +85,7 @@ impl State {
                     task.session_id = Some(*session_id);
                     task.worker_id = Some(worker_id.clone());
                 });
+                self.course.deliveries = self.course.deliveries.max(*delivery);
             }
             EventKind::TaskHeld { unit, delivery } => {
                 self.change(self.named(unit), |unit| {
@@ -179,9 +181,10 @@ impl State {
                 let key = self.begun(unit);
                 self.change(key, |unit| unit.status = Status::Awaiting { expire_time, number });
             }
-            EventKind::SignalReceived { name, payload, expire_time, sender: _ } => {
-                let (name, payload, expire_time) = (name.clone(), payload.clone(), *expire_time);
-                self.signals.insert(event.number, signals::Signal { name, payload, expire_time });
+            EventKind::SignalReceived { name, payload, expire_time, sender: _, handler } => {
+                let (name, payload, handler) = (name.clone(), payload.clone(), handler.clone());
+                let expire_time = *expire_time;
+                self.signals.insert(event.number, signals::Signal { name, payload, expire_time, handler });
             }
             EventKind::SignalExpired { signal_number } => {
                 self.signals.take(*signal_number);
@@ -216,11 +219,21 @@ impl State {
             | EventKind::ChildCancelSent { .. }
             | EventKind::ParentTold
             | EventKind::SignalRequested { .. } => unreachable!("no decision makes it yet"),
+            EventKind::ExecutionPaused { reason } => self.pause(event.number, reason.clone()),
+            EventKind::ExecutionResumed => self.resume(time),
+            EventKind::ContinuedAsNew { unit, input } => {
+                self.end_run(self.named(unit), input.clone(), event.number);
+            }
+            EventKind::RunStarted(_) => self.begin_run(event),
+            EventKind::ExecutionReopened { steps, generation, expire_time } => {
+                self.reopen(steps, *generation, *expire_time);
+            }
+            EventKind::EventTaken { unit, signal_number } => self.take_event(self.named(unit), *signal_number),
         }
     }
 
     /// The unit of this name, which has begun or is a step's own.
-    fn named(&self, unit: &str) -> UnitKey {
+    pub(super) fn named(&self, unit: &str) -> UnitKey {
         UnitKey::parse(&self.definition, unit).unwrap_or_else(|| panic!("the definition has no unit {unit:?}"))
     }
 
@@ -233,7 +246,7 @@ impl State {
         key
     }
 
-    fn remember_request(&mut self, event: &Event) {
+    pub(super) fn remember_request(&mut self, event: &Event) {
         self.requests.forget(event.time);
         if let Some(request) = event.request {
             let (number, time, content) = (event.number, event.time, request.content);
@@ -304,7 +317,7 @@ impl State {
             phase.is_closed() && self.indexes.unresolved + active.forward + active.undo + active.handler == 0;
         if is_common_end {
             // Nothing is left to drop, so nothing is gone through.
-            (self.phase, self.wind_down) = (phase, wind_down);
+            (self.phase, self.wind_down, self.course.pause) = (phase, wind_down, None);
             self.indexes.timers.clear();
             self.index_execution();
             return;
@@ -314,7 +327,7 @@ impl State {
         for key in &keys {
             self.unindex(*key);
         }
-        (self.phase, self.wind_down) = (phase, wind_down);
+        (self.phase, self.wind_down, self.course.pause) = (phase, wind_down, None);
         self.indexes.timers.clear();
         self.index_execution();
         for key in keys {
@@ -347,7 +360,10 @@ fn scheduled(unit: &mut UnitState, attempt: u32, input: Option<&Payload>, time: 
             task.attempt_time = time;
             task.redelivery = false;
         }
-        None => unit.task = Some(Box::new(Task::new(input.cloned().unwrap_or_else(Payload::null), time))),
+        None => {
+            let input = input.cloned().unwrap_or_else(Payload::null);
+            unit.task = Some(Box::new(Task::new(input, time, unit.first_delivery)));
+        }
     }
 }
 

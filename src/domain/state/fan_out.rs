@@ -5,7 +5,7 @@
 
 use crate::domain::definition::ITEMS_MAX;
 use crate::domain::{Failure, Payload, json};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The items of one fan-out.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,8 +14,10 @@ pub(in crate::domain) struct Group {
     pub(in crate::domain) items: Payload,
     /// Where each item stands in the list's text; follows from it.
     pub(super) places: Arc<[(u32, u32)]>,
-    /// The item that begins next; those before it have begun.
+    /// The item that begins next, once those that run again have; those before it have begun.
     pub(in crate::domain) next: u32,
+    /// Items before it that run again and have not begun to.
+    pub(super) again: BTreeSet<u32>,
     /// Items that have begun and not ended.
     pub(in crate::domain) open: u32,
     /// Items that failed for good.
@@ -27,10 +29,22 @@ pub(in crate::domain) struct Group {
 }
 
 impl Group {
+    /// Bytes of the output of no items.
+    pub(super) const EMPTY_BYTES: usize = "[]".len();
+
     /// The group of a list.
     pub(super) fn new(items: Payload) -> Self {
         let places = places(items.as_str()).unwrap_or_default().into();
-        Self { items, places, next: 0, open: 0, failed: 0, output_bytes: "[]".len(), failure: None }
+        Self {
+            items,
+            places,
+            next: 0,
+            again: BTreeSet::new(),
+            open: 0,
+            failed: 0,
+            output_bytes: Self::EMPTY_BYTES,
+            failure: None,
+        }
     }
 
     /// How many items there are.
@@ -46,12 +60,17 @@ impl Group {
 
     /// Whether another item may begin.
     pub(super) fn has_more(&self, parallel_max: Option<u32>) -> bool {
-        self.next < self.count() && parallel_max.is_none_or(|most| self.open < most)
+        self.next_item() < self.count() && parallel_max.is_none_or(|most| self.open < most)
+    }
+
+    /// The item that begins next; the count of all of them if none does.
+    pub(in crate::domain) fn next_item(&self) -> u32 {
+        self.again.first().copied().unwrap_or(self.next)
     }
 
     /// Whether all items have ended.
     pub(super) fn is_done(&self) -> bool {
-        self.next == self.count() && self.open == 0
+        self.next_item() == self.count() && self.open == 0
     }
 
     /// Bytes that it holds.

@@ -67,12 +67,14 @@ struct Place<'a> {
     give_up_time: Option<Timestamp>,
     /// What becomes of an unknown outcome, if something undoes it.
     unknown: Option<Unknown>,
+    /// Whether a pause holds it.
+    is_paused: bool,
 }
 
 impl Indexes {
     fn insert(&mut self, place: &Place<'_>) {
-        let Place { step, unit, key, give_up_time, .. } = *place;
-        for (time, timer) in unit.timers(step, give_up_time).into_iter().flatten() {
+        let Place { step, unit, key, give_up_time, is_paused, .. } = *place;
+        for (time, timer) in unit.timers(step, give_up_time, is_paused).into_iter().flatten() {
             self.timers.insert((time, timer, Some(key)));
         }
         self.text_bytes += unit.text_bytes();
@@ -84,7 +86,7 @@ impl Indexes {
             Status::Pending if unit.is_unblocked() && may_be_runnable(step, key) => {
                 self.runnable.insert(key.step);
             }
-            Status::Waiting { .. } => self.ready.add(key, unit.attempt_time()),
+            Status::Waiting { .. } if !is_paused => self.ready.add(key, unit.attempt_time()),
             Status::Out(_) => {
                 self.out.insert(key);
             }
@@ -95,6 +97,7 @@ impl Indexes {
                 self.undo_failed.insert(key);
             }
             Status::Pending
+            | Status::Waiting { .. }
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
@@ -107,8 +110,8 @@ impl Indexes {
     }
 
     fn remove(&mut self, place: &Place<'_>) {
-        let Place { step, unit, key, give_up_time, .. } = *place;
-        for (time, timer) in unit.timers(step, give_up_time).into_iter().flatten() {
+        let Place { step, unit, key, give_up_time, is_paused, .. } = *place;
+        for (time, timer) in unit.timers(step, give_up_time, is_paused).into_iter().flatten() {
             self.timers.remove(&(time, timer, Some(key)));
         }
         self.text_bytes -= unit.text_bytes();
@@ -120,7 +123,7 @@ impl Indexes {
             Status::Pending => {
                 self.runnable.remove(&key.step);
             }
-            Status::Waiting { .. } => self.ready.remove(key, unit.attempt_time()),
+            Status::Waiting { .. } if !is_paused => self.ready.remove(key, unit.attempt_time()),
             Status::Out(_) => {
                 self.out.remove(&key);
             }
@@ -136,7 +139,8 @@ impl Indexes {
             Status::Failed => {
                 self.undo_failed.remove(&key);
             }
-            Status::BackingOff { .. }
+            Status::Waiting { .. }
+            | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
             | Status::FanOut
@@ -213,6 +217,7 @@ impl State {
         let failure = if after == Status::Failed && ends { unit.failure.clone() } else { None };
         self.change_group(key.step, |group| {
             group.next = group.next.max(key.item.map_or(0, |item| item + 1));
+            group.again.remove(&key.item.unwrap_or(u32::MAX));
             group.open = group.open + u32::from(is_open) - u32::from(was_open);
             if ends {
                 group.output_bytes += output_bytes;
@@ -239,7 +244,8 @@ impl State {
     /// Takes a unit out of the indexes; gives its status, if it has begun or is a step's own.
     pub(super) fn unindex(&mut self, key: UnitKey) -> Option<Status> {
         let unit = self.units.get(key)?;
-        let place = place(&self.definition, unit, key, self.phase, self.wind_down.as_ref());
+        let place =
+            place(&self.definition, unit, key, self.phase, self.wind_down.as_ref(), self.course.pause.is_some());
         self.indexes.remove(&place);
         Some(unit.status)
     }
@@ -247,7 +253,8 @@ impl State {
     /// Puts a unit into the indexes; gives its status.
     pub(super) fn index(&mut self, key: UnitKey) -> Status {
         let unit = self.units.get(key).expect("a unit is changed before it is put in");
-        let place = place(&self.definition, unit, key, self.phase, self.wind_down.as_ref());
+        let place =
+            place(&self.definition, unit, key, self.phase, self.wind_down.as_ref(), self.course.pause.is_some());
         self.indexes.insert(&place);
         let (status, is_fan_out) = (unit.status, place.step.for_each.is_some());
         if key.item.is_none() && is_fan_out {
@@ -264,22 +271,29 @@ impl State {
             self.index(key);
         }
         self.indexes.text_bytes += self.units.groups.values().map(Group::bytes).sum::<usize>();
+        self.indexes.text_bytes += self.event_bytes();
     }
 
     /// The timers of the execution itself.
     pub(super) fn index_execution(&mut self) {
-        let due = match self.phase {
-            Phase::Running => self.created.expire_time.map(|time| (time, timer::Timer::Execution, None)),
+        match self.phase {
+            Phase::Running => {
+                let expires = self.created.expire_time.map(|time| (time, timer::Timer::Execution, None));
+                let begins = self.begin_timer().filter(|_| self.is_delayed());
+                [expires, begins].into_iter().flatten().for_each(|due| self.indexes.timers.insert(due));
+            }
             Phase::WindingDown
             | Phase::Succeeded
             | Phase::Failed
             | Phase::Cancelled
             | Phase::TimedOut
-            | Phase::Terminated => None,
-        };
-        if let Some(due) = due {
-            self.indexes.timers.insert(due);
+            | Phase::Terminated => {}
         }
+    }
+
+    /// The timer of a delayed start.
+    pub(super) fn begin_timer(&self) -> Option<timer::Due> {
+        self.created.begin_time.map(|time| (time, timer::Timer::Begin, None))
     }
 }
 
@@ -289,6 +303,7 @@ fn place<'a>(
     key: UnitKey,
     phase: Phase,
     wind_down: Option<&WindDown>,
+    is_paused: bool,
 ) -> Place<'a> {
     let step = definition.step(key.step);
     // What the execution ran is given up some time after the wind-down began.
@@ -299,5 +314,5 @@ fn place<'a>(
         Role::Compensation { unknown, .. } => Some(*unknown),
         Role::Main | Role::Handler(_) | Role::OnEvent { .. } => None,
     });
-    Place { step, unit, key, give_up_time, unknown }
+    Place { step, unit, key, give_up_time, unknown, is_paused }
 }

@@ -1,6 +1,6 @@
 //! The calls that an execution remembers by their `request_id`.
 
-use crate::domain::{RequestKey, Timestamp};
+use crate::domain::{RememberedCall, RequestKey, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -65,6 +65,15 @@ impl Requests {
     /// All of them, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8; 16], &Remembered)> {
         self.by_time.iter().filter_map(|key| self.by_key.get_key_value(key))
+    }
+
+    /// All of them as the next run gets them, oldest first.
+    pub(super) fn remembered(&self) -> impl Iterator<Item = RememberedCall> + '_ {
+        self.iter().map(|(key, known)| RememberedCall {
+            request: RequestKey { key: *key, content: known.content },
+            number: known.number,
+            time: known.time,
+        })
     }
 
     pub(super) fn len(&self) -> usize {

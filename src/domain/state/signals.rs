@@ -1,6 +1,6 @@
 //! Signals that have come and that no step has taken.
 
-use crate::domain::{Payload, Timestamp};
+use crate::domain::{Payload, Timestamp, Unit, UntakenSignal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,6 +13,16 @@ pub(in crate::domain) struct Signal {
     pub(in crate::domain) payload: Payload,
     /// When it expires.
     pub(in crate::domain) expire_time: Option<Timestamp>,
+    /// Unit of the `on_event` step that takes it, unless an await does before.
+    pub(in crate::domain) handler: Option<Unit>,
+}
+
+impl Signal {
+    /// The signal that a run before left.
+    pub(super) fn of(untaken: &UntakenSignal) -> Self {
+        let UntakenSignal { name, payload, expire_time, handler, number: _ } = untaken.clone();
+        Self { name, payload, expire_time, handler }
+    }
 }
 
 /// The untaken signals, by the number of their event: in the order in which they came.
@@ -20,6 +30,7 @@ pub(in crate::domain) struct Signal {
 pub(in crate::domain) struct Signals {
     by_number: BTreeMap<u64, Signal>,
     by_name: BTreeMap<Arc<str>, BTreeSet<u64>>,
+    by_handler: BTreeMap<Unit, BTreeSet<u64>>,
     by_expiry: BTreeSet<(Timestamp, u64)>,
     payload_bytes: usize,
 }
@@ -28,6 +39,9 @@ impl Signals {
     pub(super) fn insert(&mut self, number: u64, signal: Signal) {
         self.payload_bytes += signal.payload.len();
         self.by_name.entry(signal.name.clone()).or_default().insert(number);
+        if let Some(handler) = &signal.handler {
+            self.by_handler.entry(handler.clone()).or_default().insert(number);
+        }
         if let Some(time) = signal.expire_time {
             self.by_expiry.insert((time, number));
         }
@@ -37,11 +51,9 @@ impl Signals {
     pub(super) fn take(&mut self, number: u64) -> Option<Signal> {
         let signal = self.by_number.remove(&number)?;
         self.payload_bytes -= signal.payload.len();
-        if let Some(numbers) = self.by_name.get_mut(&signal.name) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
-                self.by_name.remove(&signal.name);
-            }
+        forget(&mut self.by_name, &signal.name, number);
+        if let Some(handler) = &signal.handler {
+            forget(&mut self.by_handler, handler, number);
         }
         if let Some(time) = signal.expire_time {
             self.by_expiry.remove(&(time, number));
@@ -74,8 +86,32 @@ impl Signals {
             .map(|(number, signal)| (*number, signal))
     }
 
+    /// All of them as the next run gets them, oldest first.
+    pub(super) fn untaken(&self) -> impl Iterator<Item = UntakenSignal> + '_ {
+        self.iter().map(|(number, signal)| {
+            let Signal { name, payload, expire_time, handler } = signal.clone();
+            UntakenSignal { number, name, payload, expire_time, handler }
+        })
+    }
+
+    /// The oldest one that an `on_event` step takes, with when it expires.
+    pub(super) fn first_for(&self, handler: &str) -> Option<(u64, Option<Timestamp>)> {
+        let number = *self.by_handler.get(handler)?.first()?;
+        Some((number, self.by_number.get(&number)?.expire_time))
+    }
+
     /// Numbers of those that have expired, first expired first.
     pub(in crate::domain) fn expired(&self, now: Timestamp) -> impl Iterator<Item = u64> + '_ {
         self.by_expiry.iter().take_while(move |(time, _)| *time <= now).map(|(_, number)| *number)
+    }
+}
+
+/// Takes a number out of a list, and the list if it is empty.
+fn forget(lists: &mut BTreeMap<Arc<str>, BTreeSet<u64>>, key: &str, number: u64) {
+    if let Some(numbers) = lists.get_mut(key) {
+        numbers.remove(&number);
+        if numbers.is_empty() {
+            lists.remove(key);
+        }
     }
 }

@@ -8,6 +8,8 @@
 //! Fields one after another, numbers as LEB128, texts with their length before them, a digest at the end. `stored!`
 //! writes both directions from one list of fields, so they cannot part. Whoever changes a list raises [`FORMAT`].
 
+use super::course::{Course, Pause};
+use super::event::Handler;
 use super::fan_out::Group;
 use super::index::Indexes;
 use super::requests::{Remembered, Requests};
@@ -17,9 +19,10 @@ use super::units::{UnitKey, Units};
 use super::{Phase, State, WindDown};
 use crate::domain::definition::{Definition, StepIndex};
 use crate::domain::{
-    Cause, Created, ExecutionId, ExecutionKey, Failure, Parent, Payload, SessionId, Timestamp, Uid, digest16,
+    AcceptedReport, Cause, Created, ExecutionId, ExecutionKey, Failure, Parent, Payload, SessionId, SkipReason,
+    StepEnd, StepResult, Timestamp, Uid, digest16,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -48,7 +51,9 @@ impl State {
         self.output.write(&mut out);
         self.terminate_reason.write(&mut out);
         self.end_failure.write(&mut out);
+        self.course.write(&mut out);
         self.units.write(&mut out);
+        self.handlers.write(&mut out);
         self.signals.write(&mut out);
         self.requests.write(&mut out);
         let digest = digest16(&[&out]);
@@ -78,7 +83,9 @@ impl State {
             output: Stored::read(input)?,
             terminate_reason: Stored::read(input)?,
             end_failure: Stored::read(input)?,
+            course: Stored::read(input)?,
             units: Stored::read(input)?,
+            handlers: Stored::read(input)?,
             signals: Stored::read(input)?,
             requests: Stored::read(input)?,
             indexes: Indexes::default(),
@@ -128,8 +135,16 @@ macro_rules! stored {
 }
 
 stored! {
-    Created { id, uid, run, workflow, version, definition_hash, input, labels, expire_time, trace_parent, parent, depth }
     Parent { key, uid, id, run, unit, generation, attempt }
+    Created {
+        id, uid, run, workflow, version, definition_hash, input, labels, expire_time, trace_parent, parent, depth, begin_time,
+        results
+    }
+    StepResult { step, end }
+    Course { pause, next_input, generation, deliveries, reports }
+    Pause { number, reason }
+    AcceptedReport { unit, delivery, hash }
+    Handler { item, event }
     Failure { code, message, details, unit }
     WindDown { cause, number, give_up_time }
     Out { since, dispatch_time, check_time, expire_time, held }
@@ -137,10 +152,10 @@ stored! {
     Task {
         input, first_time, attempt_time, attempt, delivery, lost, redelivery, session_id, worker_id, progress, reports, late
     }
-    UnitState { status, blockers, task, output, failure, end_number, unknown, undone }
+    UnitState { status, blockers, task, output, failure, end_number, unknown, undone, given, generation, first_delivery }
     UnitKey { step, item }
     Units { steps, items, groups }
-    Signal { name, payload, expire_time }
+    Signal { name, payload, expire_time, handler }
     Remembered { number, time, content }
 }
 
@@ -173,6 +188,15 @@ macro_rules! stored_enum {
 }
 
 stored_enum! {
+    SkipReason {
+        1 => WhenFalse,
+        2 => NothingUpstream,
+    }
+    StepEnd {
+        1 => Succeeded(output),
+        2 => Failed(failure),
+        3 => Skipped(reason),
+    }
     Phase {
         1 => Running,
         2 => WindingDown,
@@ -309,9 +333,10 @@ impl Stored for StepIndex {
 /// Where the items stand follows from the list.
 impl Stored for Group {
     fn write(&self, out: &mut Vec<u8>) {
-        let Self { items, next, open, failed, output_bytes, failure, places: _ } = self;
+        let Self { items, next, again, open, failed, output_bytes, failure, places: _ } = self;
         items.write(out);
         next.write(out);
+        again.write(out);
         open.write(out);
         failed.write(out);
         output_bytes.write(out);
@@ -322,6 +347,7 @@ impl Stored for Group {
         let items = Payload::read(input)?;
         Some(Self {
             next: Stored::read(input)?,
+            again: Stored::read(input)?,
             open: Stored::read(input)?,
             failed: Stored::read(input)?,
             output_bytes: Stored::read(input)?,
@@ -414,6 +440,16 @@ impl<T: Stored> Stored for Vec<T> {
             list.push(T::read(input)?);
         }
         Some(list)
+    }
+}
+
+impl<T: Stored + Ord> Stored for BTreeSet<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        put_list(self.iter(), out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Option<Self> {
+        Vec::read(input).map(|list| list.into_iter().collect())
     }
 }
 

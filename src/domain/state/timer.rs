@@ -11,6 +11,8 @@ pub(in crate::domain) enum Timer {
     GiveUp,
     /// The execution's own timeout passes.
     Execution,
+    /// The first step begins, after the start's delay.
+    Begin,
     /// A task's `total_timeout` passes.
     Total,
     /// A delivery's `timeout` passes.

@@ -161,7 +161,7 @@ pub(in crate::domain) struct Task {
     pub(in crate::domain) attempt_time: Timestamp,
     /// Newest attempt, from 1.
     pub(in crate::domain) attempt: u32,
-    /// Newest delivery, from 1; 0 before the first.
+    /// Newest delivery, or the newest of the runs and generations before its own first; 0 if there is none.
     pub(in crate::domain) delivery: u32,
     /// Deliveries that ended with unknown outcome.
     pub(in crate::domain) lost: u32,
@@ -180,14 +180,14 @@ pub(in crate::domain) struct Task {
 }
 
 impl Task {
-    /// A task whose first attempt begins to wait.
-    pub(super) fn new(input: Payload, time: Timestamp) -> Self {
+    /// A task whose first attempt begins to wait; its deliveries are numbered on from the one that is given.
+    pub(super) fn new(input: Payload, time: Timestamp, delivery: u32) -> Self {
         Self {
             input,
             first_time: time,
             attempt_time: time,
             attempt: 1,
-            delivery: 0,
+            delivery,
             lost: 0,
             redelivery: false,
             session_id: None,
@@ -234,6 +234,12 @@ pub(in crate::domain) struct UnitState {
     pub(super) unknown: bool,
     /// Whether its undo has begun.
     pub(super) undone: bool,
+    /// Whether it is the result of an earlier execution: then there is nothing of this one's to undo.
+    pub(super) given: bool,
+    /// 1, and more if it runs again by a retry of its execution.
+    pub(in crate::domain) generation: u32,
+    /// Newest delivery of the runs and generations before; its own are numbered on from there.
+    pub(super) first_delivery: u32,
 }
 
 impl UnitState {
@@ -248,6 +254,9 @@ impl UnitState {
             end_number: 0,
             unknown: false,
             undone: false,
+            given: false,
+            generation: 1,
+            first_delivery: 0,
         }
     }
 
@@ -262,6 +271,11 @@ impl UnitState {
     pub(in crate::domain) fn out(&self) -> Option<(&Out, u32)> {
         let Status::Out(out) = &self.status else { return None };
         self.task.as_ref().map(|task| (out, task.delivery))
+    }
+
+    /// Whether a delivery is of its generation and has been handed out.
+    pub(in crate::domain) fn knows(&self, delivery: u32) -> bool {
+        self.task.as_ref().is_some_and(|task| self.first_delivery < delivery && delivery <= task.delivery)
     }
 
     /// Whether nothing that it needs keeps it from beginning.
@@ -294,7 +308,7 @@ impl UnitState {
 
     /// Whether its work happened, or may have happened.
     pub(super) fn may_have_happened(&self) -> bool {
-        self.status == Status::Succeeded || (self.status.is_resolved() && self.unknown)
+        !self.given && (self.status == Status::Succeeded || (self.status.is_resolved() && self.unknown))
     }
 
     /// Whether it is to be undone when the execution winds down, under this policy for an unknown outcome.
@@ -303,7 +317,9 @@ impl UnitState {
             Unknown::Compensate => self.unknown,
             Unknown::Skip => false,
         };
-        !self.undone && (self.status == Status::Succeeded || (self.status.is_resolved() && unknown_counts))
+        !self.undone
+            && !self.given
+            && (self.status == Status::Succeeded || (self.status.is_resolved() && unknown_counts))
     }
 
     /// Whether the number is that of the delivery that is out.
@@ -319,14 +335,21 @@ impl UnitState {
 
     /// What becomes due for it by time.
     ///
-    /// Once it should stop only what ends a delivery counts, at last that it is given up.
-    pub(super) fn timers(&self, step: &Step, give_up_time: Option<Timestamp>) -> [Option<(Timestamp, Timer)>; 4] {
+    /// Once it should stop only what ends a delivery counts, at last that it is given up. While its execution is paused
+    /// queue timeouts, retries and sleeps do not.
+    pub(super) fn timers(
+        &self,
+        step: &Step,
+        give_up_time: Option<Timestamp>,
+        is_paused: bool,
+    ) -> [Option<(Timestamp, Timer)>; 4] {
         let stops = give_up_time.is_some();
+        let unless_paused = |due: Option<(Timestamp, Timer)>| due.filter(|_| !is_paused);
         let total = || if stops { None } else { self.total_deadline(step).map(|time| (time, Timer::Total)) };
         match self.status {
             Status::Waiting { since } => {
                 let queue = task_of(step).and_then(|task| task.queue_timeout).map(|span| (since + span, Timer::Queue));
-                [queue, total(), None, None]
+                [unless_paused(queue), total(), None, None]
             }
             Status::Out(out) => [
                 (!out.held).then_some((out.check_time, Timer::Check)),
@@ -334,8 +357,8 @@ impl UnitState {
                 total(),
                 give_up_time.map(|time| (time, Timer::GiveUp)),
             ],
-            Status::BackingOff { retry_time } => [Some((retry_time, Timer::Retry)), total(), None, None],
-            Status::Sleeping { wake_time } => [Some((wake_time, Timer::Sleep)), None, None, None],
+            Status::BackingOff { retry_time } => [unless_paused(Some((retry_time, Timer::Retry))), total(), None, None],
+            Status::Sleeping { wake_time } => [unless_paused(Some((wake_time, Timer::Sleep))), None, None, None],
             Status::Awaiting { expire_time, .. } => [expire_time.map(|time| (time, Timer::Await)), None, None, None],
             Status::Pending
             | Status::FanOut

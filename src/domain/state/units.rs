@@ -86,7 +86,12 @@ impl Units {
     pub(super) fn entry(&mut self, key: UnitKey) -> &mut UnitState {
         match key.item {
             None => &mut self.steps[key.step.position()],
-            Some(_) => self.items.entry(key).or_insert_with(|| UnitState::new(0)),
+            Some(_) => {
+                let of = &self.steps[key.step.position()];
+                let (generation, first_delivery) = (of.generation, of.first_delivery);
+                let made = || UnitState { generation, first_delivery, ..UnitState::new(0) };
+                self.items.entry(key).or_insert_with(made)
+            }
         }
     }
 

@@ -220,6 +220,7 @@ impl State {
         };
         let scope = Scope {
             signal,
+            event: self.event_of(key),
             failure: failure.as_ref(),
             item: value.map(|(value, index)| ItemScope { value, index }),
             ..self.scope()

@@ -6,7 +6,7 @@
 //! handlers run; it closes.
 
 use super::{Phase, State, UnitKey};
-use crate::domain::definition::StepIndex;
+use crate::domain::definition::{Action, StepIndex};
 
 /// Something to do at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,14 @@ pub(in crate::domain) enum Work {
     Join(StepIndex),
     /// Undo this unit.
     Undo(UnitKey),
+    /// Let this handler take the next signal that waits for it.
+    TakeEvent(StepIndex),
+    /// Begin this unit of a handler, which has taken its signal.
+    BeginEvent(UnitKey),
     /// Make the output and end well.
     Finish,
+    /// Begin the next run.
+    BeginRun,
     /// Close, because nothing is left to do.
     Close,
 }
@@ -29,6 +35,8 @@ impl State {
     /// What is to be done at once, in the order of its importance.
     pub(in crate::domain) fn next_work(&self) -> Option<Work> {
         match self.phase {
+            Phase::Running if self.is_between_runs() => Some(Work::BeginRun),
+            Phase::Running if self.is_held() => None,
             Phase::Running => self.next_forward(),
             Phase::WindingDown if self.indexes.engaged > 0 || self.indexes.active.undo > 0 => None,
             Phase::WindingDown => match self.next_undo() {
@@ -64,10 +72,21 @@ impl State {
     fn next_forward(&self) -> Option<Work> {
         let is_main = |step: &&StepIndex| self.is_live(**step);
         if let Some(step) = self.indexes.runnable.first().filter(is_main) {
-            return Some(Work::Begin(*step));
+            return if self.ends_run(*step) { self.next_before_end(*step) } else { Some(Work::Begin(*step)) };
         }
         self.next_of_fan_outs()
+            .or_else(|| self.next_of_events(true))
             .or_else(|| (self.indexes.unresolved == 0 && self.indexes.active.forward == 0).then_some(Work::Finish))
+    }
+
+    /// Whether a step ends the run.
+    fn ends_run(&self, step: StepIndex) -> bool {
+        matches!(self.step(step).action, Action::ContinueAsNew(_))
+    }
+
+    /// A run ends only once no handler works on a signal; those that wait go along to the next run.
+    fn next_before_end(&self, step: StepIndex) -> Option<Work> {
+        self.next_of_events(false).or_else(|| (self.indexes.active.forward == 0).then_some(Work::Begin(step)))
     }
 
     fn next_of_fan_outs(&self) -> Option<Work> {

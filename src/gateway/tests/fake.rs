@@ -95,6 +95,7 @@ service! {
         deploy_definition(DeployDefinitionRequest) -> DeployDefinitionResponse;
         get_definition(GetDefinitionRequest) -> GetDefinitionResponse;
         list_definitions(ListDefinitionsRequest) -> ListDefinitionsResponse;
+        query_execution(QueryExecutionRequest) -> QueryExecutionResponse;
         wait_execution(WaitExecutionRequest) -> WaitExecutionResponse;
         list_executions(ListExecutionsRequest) -> ListExecutionsResponse;
         count_executions(CountExecutionsRequest) -> CountExecutionsResponse;
@@ -102,6 +103,10 @@ service! {
         signal_execution(SignalExecutionRequest) -> SignalExecutionResponse;
         cancel_execution(CancelExecutionRequest) -> CancelExecutionResponse;
         terminate_execution(TerminateExecutionRequest) -> TerminateExecutionResponse;
+        pause_execution(PauseExecutionRequest) -> PauseExecutionResponse;
+        resume_execution(ResumeExecutionRequest) -> ResumeExecutionResponse;
+        retry_execution(RetryExecutionRequest) -> RetryExecutionResponse;
+        rerun_execution(RerunExecutionRequest) -> RerunExecutionResponse;
         list_workers(ListWorkersRequest) -> ListWorkersResponse;
         get_server_info(GetServerInfoRequest) -> GetServerInfoResponse;
     }

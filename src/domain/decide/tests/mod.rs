@@ -6,18 +6,22 @@
 mod begin;
 mod cancel;
 mod compensation;
+mod course;
+mod event;
 mod fan_out;
 mod flow;
 mod handler;
 mod property;
+mod reopen;
 mod request;
+mod run;
 mod signal;
 
 mod story;
 mod task;
 mod timer;
 
-use super::{Context, EVENTS_MAX, Start, decide, start};
+use super::{Context, EVENTS_MAX, Start, StartSignal, begin_run, decide, start};
 use crate::domain::definition::Definition;
 use crate::domain::*;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -64,6 +68,9 @@ pub(super) fn a_start(input: &str) -> Start {
         labels: BTreeMap::new(),
         request: None,
         trace_parent: arc(""),
+        delay: None,
+        signal: None,
+        results: Vec::new(),
     }
 }
 
@@ -219,6 +226,19 @@ pub(super) fn line(kind: &EventKind) -> String {
         EventKind::ExecutionCancelled => "CANCELLED".into(),
         EventKind::ExecutionTimedOut => "TIMED_OUT".into(),
         EventKind::ExecutionTerminated { .. } => "TERMINATED".into(),
+        EventKind::ExecutionPaused { .. } => "PAUSED".into(),
+        EventKind::ExecutionResumed => "RESUMED".into(),
+        EventKind::ContinuedAsNew { unit, input } => format!("{unit} ends the run, next {}", input.as_str()),
+        EventKind::RunStarted(start) => format!("run {} {}", start.created.run, start.created.input.as_str()),
+        EventKind::ExecutionReopened { steps, generation, expire_time } => {
+            let step = |step: &ReopenedStep| match &*step.items {
+                [] => step.unit.to_string(),
+                items => format!("{}{items:?}", step.unit),
+            };
+            let steps: Vec<String> = steps.iter().map(step).collect();
+            format!("REOPENED {generation}: {}{}", steps.join(" "), until(expire_time))
+        }
+        EventKind::EventTaken { unit, signal_number } => format!("{unit} takes {signal_number}"),
         EventKind::Woke => "woke".into(),
         EventKind::ChildRequested { unit, attempt, input, expire_time, child_id: _ } => {
             let input = input.as_ref().map_or(String::new(), |input| format!(" {}", input.as_str()));
@@ -293,7 +313,16 @@ impl Run {
     }
 
     pub(super) fn start_of(definition: Arc<Definition>, input: &str, settings: Settings) -> Self {
-        let (state, log) = start(definition.clone(), a_start(input), &context(0.0, settings)).expect("the input fits");
+        Self::make(definition, a_start(input), settings)
+    }
+
+    /// An execution with all that a start may ask for.
+    pub(super) fn start_with(lines: &str, start: Start) -> Self {
+        Self::make(definition(lines), start, Settings::default())
+    }
+
+    fn make(definition: Arc<Definition>, start: Start, settings: Settings) -> Self {
+        let (state, log) = super::start(definition.clone(), start, &context(0.0, settings)).expect("the input fits");
         let mut run = Self { state, log, settings, definition, told: BTreeMap::new() };
         run.hold_invariants(0);
         run
@@ -301,6 +330,10 @@ impl Run {
 
     /// Decides a command and holds the decision to what is always true.
     pub(super) fn decide_at(&mut self, seconds: f64, command: Command) -> Result<Outcome, Rejection> {
+        if self.state.is_between_runs() {
+            let events = begin_run(&mut self.state, &context(seconds, self.settings));
+            self.log.extend(events);
+        }
         let before = self.state.clone();
         match decide(&mut self.state, command, &context(seconds, self.settings)) {
             Ok((events, outcome)) => {
@@ -346,6 +379,11 @@ impl Run {
         let mut replayed = State::begin(self.definition.clone(), &self.log[0]);
         self.log[1..].iter().for_each(|event| replayed.evolve(event));
         assert!(replayed == self.state, "a replay gives the same state\n{replayed:?}\n{:?}", self.state);
+        if let Some(from) = self.log.iter().rposition(|event| matches!(event.kind, EventKind::RunStarted(_))) {
+            let mut of_run = State::begin(self.definition.clone(), &self.log[from]);
+            self.log[from + 1..].iter().for_each(|event| of_run.evolve(event));
+            assert!(of_run == self.state, "a run needs nothing that was before it\n{of_run:?}\n{:?}", self.state);
+        }
         let restored = State::from_bytes(self.definition.clone(), &self.state.to_bytes()).expect("a snapshot is whole");
         assert!(restored == self.state, "a snapshot gives the same state\n{restored:?}\n{:?}", self.state);
         // The journal of changes leads from the waiting units of before to those of now.
@@ -358,6 +396,7 @@ impl Run {
         }
         let now: BTreeMap<_, _> = self.state.waiting().map(|waiting| (waiting.unit.clone(), waiting)).collect();
         assert_eq!(self.told, now, "the journal is complete");
+        assert!(now.is_empty() || !self.state.is_held(), "nothing waits for a worker while it is held");
         let lives = |unit: &Unit| self.state.find(unit).is_some_and(|key| self.state.is_live(key.step));
         assert!(now.keys().all(lives), "only what may go on waits for a worker");
         // Nothing is due once it is closed, and everything has ended.

@@ -250,6 +250,12 @@ fn deadline_by_history(run: &Run) -> Option<Timestamp> {
             | EventKind::ParentTold
             | EventKind::FanOutStarted { .. }
             | EventKind::FanOutEnded { .. }
+            | EventKind::ExecutionPaused { .. }
+            | EventKind::ExecutionResumed
+            | EventKind::ContinuedAsNew { .. }
+            | EventKind::RunStarted(_)
+            | EventKind::ExecutionReopened { .. }
+            | EventKind::EventTaken { .. }
             | EventKind::Woke => {}
         }
     }
@@ -400,6 +406,12 @@ impl Seen {
             | EventKind::ChildCancelSent { .. }
             | EventKind::SignalRequested { .. }
             | EventKind::ParentTold
+            | EventKind::ExecutionPaused { .. }
+            | EventKind::ExecutionResumed
+            | EventKind::ContinuedAsNew { .. }
+            | EventKind::RunStarted(_)
+            | EventKind::ExecutionReopened { .. }
+            | EventKind::EventTaken { .. }
             | EventKind::Woke => {}
         }
     }
