@@ -2,7 +2,8 @@
 //!
 //! The end, in this order: not ready (`/readyz`, health NOT_SERVING; liveness stays) · the drain delay, so that load
 //! balancers notice · the engine drains: polls answer empty, streams end · GOAWAY on every connection, calls that run
-//! end · at the drain timeout whatever is left is cut · the engine stops, the store closes.
+//! end, and so do requests of `http` steps · at the drain timeout whatever is left is cut · the engine stops, the store
+//! closes.
 
 use super::{
     admin::Admin,

@@ -3,6 +3,7 @@
 use super::{
     Fault, Request,
     connect::{Connector, Io, Resolver, SystemResolver},
+    tls::Tls,
 };
 use crate::config;
 use bytes::{Bytes, BytesMut};
@@ -47,12 +48,12 @@ pub(crate) struct Client {
 impl Client {
     /// A client that keeps to these rules.
     pub(crate) fn new(rules: config::Http) -> Self {
-        Self::with_resolver(rules, Arc::new(SystemResolver))
+        Self::with(rules, Arc::new(SystemResolver), Tls::load())
     }
 
-    pub(super) fn with_resolver(rules: config::Http, resolver: Arc<dyn Resolver>) -> Self {
+    pub(super) fn with(rules: config::Http, resolver: Arc<dyn Resolver>, tls: Tls) -> Self {
         let response_bytes_max = rules.response_bytes_max;
-        Self { connector: Connector::new(Arc::new(rules), resolver), response_bytes_max }
+        Self { connector: Connector::new(Arc::new(rules), resolver, tls), response_bytes_max }
     }
 
     /// Makes a request and follows redirects. Any status is a response.

@@ -52,8 +52,8 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(rules: Arc<config::Http>, resolver: Arc<dyn Resolver>) -> Self {
-        Self { rules, resolver, tls: Tls::load() }
+    pub(super) fn new(rules: Arc<config::Http>, resolver: Arc<dyn Resolver>, tls: Tls) -> Self {
+        Self { rules, resolver, tls }
     }
 
     /// Connects to where an address leads, if that is allowed.

@@ -1,6 +1,6 @@
 //! Requests against servers of the test's own, which answer word for word what they are told.
 
-use super::{Client, Defaults, Fault, Request, client::Response, connect::Resolver, of_fault, of_response};
+use super::{Client, Defaults, Fault, Request, client::Response, connect::Resolver, of_fault, of_response, tls::Tls};
 use crate::config::Http;
 use crate::domain::{Payload, Timestamp};
 use std::{
@@ -20,6 +20,7 @@ use tokio::{
 };
 
 mod answers;
+mod encrypted;
 mod requests;
 mod rules;
 
@@ -120,7 +121,11 @@ fn rules(allow: &[&str], private: &[&str]) -> Http {
 fn client(servers: &[&Server]) -> Client {
     let allow: Vec<String> = servers.iter().map(|server| format!("*:{}", server.address.port())).collect();
     let allow: Vec<&str> = allow.iter().map(String::as_str).collect();
-    Client::with_resolver(rules(&allow, &["127.0.0.0/8"]), Arc::new(names(&[("server.test", &[&["127.0.0.1"]])])))
+    with_resolver(rules(&allow, &["127.0.0.0/8"]), Arc::new(names(&[("server.test", &[&["127.0.0.1"]])])))
+}
+
+fn with_resolver(rules: Http, resolver: Arc<dyn Resolver>) -> Client {
+    Client::with(rules, resolver, Tls::trusting(rustls::RootCertStore::empty()))
 }
 
 fn names(known: &[(&'static str, &[&[&'static str]])]) -> Names {

@@ -25,6 +25,11 @@ impl Tls {
         if taken == 0 {
             tracing::warn!("the system trusts no certificates: http steps cannot call https addresses");
         }
+        Self::trusting(roots)
+    }
+
+    /// Trusts these authorities.
+    pub(super) fn trusting(roots: RootCertStore) -> Self {
         // What is taken is named here, so that another user of the library in this process cannot change it.
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

@@ -12,7 +12,7 @@ use super::{Core, Engine, Error, HeldToken, Outlet, Registration, Report, Task};
 use crate::config;
 use crate::domain::{
     Failure, Payload, ReportOutcome, SessionId, TaskToken, Timestamp, code,
-    definition::{Action, Definition, HTTP_CONTRACT, HTTP_QUEUE},
+    definition::{Action, Definition, HTTP_CONTRACT, HTTP_QUEUE, HTTP_TIMEOUT_DEFAULT},
 };
 use crate::egress::{self, Client, Defaults, Request};
 use crate::telemetry;
@@ -29,9 +29,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Name of the worker.
 const WORKER_ID: &str = "orbit:http";
-
-/// Time that a request gets whose delivery has no deadline.
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Longest between two beats while requests run: a cancel stops them so fast.
 const BEAT_MAX: Duration = Duration::from_secs(1);
@@ -278,7 +275,7 @@ async fn perform(engine: Engine, client: Client, task: Task, unwanted: Cancellat
     let _present = telemetry::Present::new(telemetry::HTTP_IN_FLIGHT);
     let timed = telemetry::Timed::begin(telemetry::HTTP_DURATION);
     let deadline = task.delivery.expire_time;
-    let left = deadline.map_or(TIMEOUT_DEFAULT, |deadline| deadline.since(core.clock.now()));
+    let left = deadline.map_or(HTTP_TIMEOUT_DEFAULT, |deadline| deadline.since(core.clock.now()));
     let (outcome, report) = tokio::select! {
         biased;
         () = unwanted.cancelled() => ("unwanted", None),
@@ -335,7 +332,7 @@ fn report(result: Result<Payload, Box<egress::Failed>>) -> Report {
 }
 
 fn timed_out() -> Report {
-    let message = format!("no response within {} s", TIMEOUT_DEFAULT.as_secs());
+    let message = format!("no response within {} s", HTTP_TIMEOUT_DEFAULT.as_secs());
     Report::Fail { failure: Failure::new(code::TIMEOUT, message, &Arc::from("")), retryable: true, retry_after: None }
 }
 

@@ -11,7 +11,7 @@ async fn forbidden(client: &Client, url: &str) -> String {
 
 #[tokio::test]
 async fn c153_an_address_inside_is_refused_however_it_is_written() {
-    let client = Client::with_resolver(
+    let client = with_resolver(
         rules(&["*", "*:8080"], &[]),
         Arc::new(names(&[
             ("7f000001.nip.test", &[&["127.0.0.1"]]),
@@ -50,7 +50,7 @@ async fn c153_the_systems_own_names_for_this_machine_are_refused_too() {
 
 #[tokio::test]
 async fn c153_only_http_and_https_without_a_user_are_called() {
-    let client = Client::with_resolver(rules(&["*", "*:70"], &["0.0.0.0/0"]), Arc::new(Names::default()));
+    let client = with_resolver(rules(&["*", "*:70"], &["0.0.0.0/0"]), Arc::new(Names::default()));
     for url in ["file:///etc/passwd", "gopher://127.0.0.1:70/", "ftp://a.test/", "data:text/plain,a", "javascript:1"] {
         forbidden(&client, url).await;
     }
@@ -67,7 +67,7 @@ async fn c153_the_connection_goes_to_the_address_that_was_judged() {
     let changing = names(&[("a.test", &[&["127.0.0.1"], &["127.0.0.99"]])]);
     let port = server.address.port();
     let changing = Arc::new(changing);
-    let client = Client::with_resolver(rules(&[&format!("a.test:{port}")], &["127.0.0.1/32"]), changing.clone());
+    let client = with_resolver(rules(&[&format!("a.test:{port}")], &["127.0.0.1/32"]), changing.clone());
     get(&client, &format!("http://a.test:{port}/")).await.unwrap();
     assert_eq!(changing.asked.load(Ordering::Relaxed), 1);
     assert!(server.asked()[0].contains(&format!("\r\nhost: a.test:{port}\r\n")));
@@ -78,14 +78,14 @@ async fn of_several_addresses_only_those_that_are_allowed_are_called() {
     let server = Server::start([answer("200 OK", "", "")]).await;
     let port = server.address.port();
     let resolver = Arc::new(names(&[("a.test", &[&["10.0.0.1", "127.0.0.1"]])]));
-    let client = Client::with_resolver(rules(&[&format!("a.test:{port}")], &["127.0.0.1/32"]), resolver);
+    let client = with_resolver(rules(&[&format!("a.test:{port}")], &["127.0.0.1/32"]), resolver);
     assert_eq!(get(&client, &format!("http://a.test:{port}/")).await.unwrap().status, 200);
 }
 
 #[tokio::test]
 async fn a_host_that_is_not_named_is_refused_before_it_is_looked_up() {
     let resolver = Arc::new(names(&[("a.test", &[&["127.0.0.1"]])]));
-    let client = Client::with_resolver(rules(&["b.test"], &["127.0.0.0/8"]), resolver.clone());
+    let client = with_resolver(rules(&["b.test"], &["127.0.0.0/8"]), resolver.clone());
     for url in ["http://a.test/", "http://b.test:8080/", "http://b.test.a.test/", "http://b.test@a.test/"] {
         forbidden(&client, url).await;
     }
@@ -108,7 +108,7 @@ async fn c153_a_redirect_to_a_forbidden_place_is_refused() {
     let server = Server::start([redirect(302, "http://inside.test/")]).await;
     let port = server.address.port();
     let resolver = Arc::new(names(&[("inside.test", &[&["10.0.0.1"]])]));
-    let client = Client::with_resolver(rules(&["*", &format!("*:{port}")], &["127.0.0.1/32"]), resolver);
+    let client = with_resolver(rules(&["*", &format!("*:{port}")], &["127.0.0.1/32"]), resolver);
     assert!(forbidden(&client, &server.url("/")).await.contains("private"));
 }
 
