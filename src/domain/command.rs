@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 /// The server's settings that rules depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Silence after which a delivery or a session is lost. Default 30 s.
+    /// Silence after which a delivery or a session is lost, of sessions that connect from now on. Default 30 s.
     pub session_timeout: Duration,
     /// How long deliveries that are out may still report once the execution winds down. Default 30 s.
     pub cancel_grace: Duration,
@@ -36,6 +36,8 @@ pub struct Claimant {
     pub worker_id: Arc<str>,
     /// Largest message that it can take, in bytes.
     pub message_bytes_max: usize,
+    /// Its session's timeout: a task is looked for so long after it was handed out.
+    pub session_timeout: Duration,
 }
 
 /// Everything that can be asked of an execution that exists.

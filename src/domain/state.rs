@@ -35,7 +35,9 @@ pub use view::{FanOutStatus, Phase, StepState, StepStatus};
 pub(in crate::domain) use work::Work;
 
 use super::definition::{Definition, Step, StepIndex, Winding};
-use super::{Cause, Created, DeliveryRef, ExecutionId, Failure, Parent, Payload, RequestKey, Timestamp, Uid, Unit};
+use super::{
+    Cause, Created, DeliveryRef, ExecutionId, Failure, Parent, Payload, RequestKey, SessionId, Timestamp, Uid, Unit,
+};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// An execution, folded from its events.
@@ -292,6 +294,14 @@ impl State {
     pub fn dispatch_time(&self, delivery: &DeliveryRef) -> Option<Timestamp> {
         let (out, number) = self.unit(self.find(&delivery.unit)?).out()?;
         (number == delivery.delivery).then_some(out.dispatch_time)
+    }
+
+    /// The session that a delivery which is out was handed to, and after how long it is looked for for the first time.
+    #[must_use]
+    pub fn first_check(&self, delivery: &DeliveryRef) -> Option<(SessionId, Duration)> {
+        let unit = self.unit(self.find(&delivery.unit).filter(|_| self.is_current(delivery))?);
+        let (out, _) = unit.out()?;
+        Some((unit.task.as_ref()?.session_id?, out.check_time.since(out.dispatch_time)))
     }
 
     /// Longest time between two beats of a delivery that is out; nothing if its step names none.

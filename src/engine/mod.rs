@@ -83,11 +83,9 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// How often presence is written: once a second, or ten times a session timeout where that is shorter.
-    fn presence_interval(&self) -> Duration {
-        (self.settings.session_timeout / 10).clamp(Duration::from_millis(20), Duration::from_secs(1))
-    }
+/// How often presence is written: once a second, or ten times the shortest session timeout where that is shorter.
+fn presence_interval(session_timeout: Duration) -> Duration {
+    (session_timeout / 10).clamp(Duration::from_millis(20), Duration::from_secs(1))
 }
 
 /// Everything that the engine's parts share.
@@ -128,7 +126,11 @@ impl Engine {
         let tasks = TaskTracker::new();
         let node = entropy.uuid();
         let members = Arc::new(membership::Membership::new(node, EVENT_LEVEL));
-        let steadiness = sessions::Steadiness::new(config.presence_interval(), clock.monotonic(), clock.now());
+        let steadiness = sessions::Steadiness::new(
+            presence_interval(config.settings.session_timeout),
+            clock.monotonic(),
+            clock.now(),
+        );
         let (dispatch, returned) = Dispatch::new(members.clone());
         let core = Arc::new(Core {
             committer: committer::Committer::start(&store, &tasks),
@@ -143,7 +145,7 @@ impl Engine {
             cache: cache::Cache::new(config.cache_bytes_max),
             dispatch,
             timers: timers::Timers::default(),
-            sessions: sessions::Sessions::new(steadiness),
+            sessions: sessions::Sessions::new(steadiness, config.settings.session_timeout),
             definitions: definitions::Definitions::default(),
             http: http::Http::default(),
             tasks,

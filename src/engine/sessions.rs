@@ -38,6 +38,8 @@ pub(super) fn start(core: &Arc<Core>) {
 /// A session that this node has heard of.
 pub(super) struct Session {
     pub(super) row: SessionRow,
+    /// By which it is judged: its own, or this node's where its row has none.
+    pub(super) timeout: Duration,
     /// Ends polls and streams: the session is lost, unregistered, or has a newer connection.
     pub(super) over: CancellationToken,
     inner: Mutex<Inner>,
@@ -52,10 +54,11 @@ struct Inner {
 }
 
 impl Session {
-    fn new(row: SessionRow) -> Self {
+    fn new(row: SessionRow, own_timeout: Duration) -> Self {
+        let timeout = row.timeout.unwrap_or(own_timeout);
         let inner =
             Inner { contact: row.contact_time, written: row.contact_time, tokens: Tokens::default(), has_rows: false };
-        Self { row, over: CancellationToken::new(), inner: Mutex::new(inner) }
+        Self { row, timeout, over: CancellationToken::new(), inner: Mutex::new(inner) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -127,11 +130,13 @@ struct Known {
 pub(super) struct Sessions {
     known: Mutex<Known>,
     steadiness: Steadiness,
+    /// This node's own, for sessions without one.
+    timeout: Duration,
 }
 
 impl Sessions {
-    pub(super) fn new(steadiness: Steadiness) -> Self {
-        Self { known: Mutex::default(), steadiness }
+    pub(super) fn new(steadiness: Steadiness, timeout: Duration) -> Self {
+        Self { known: Mutex::default(), steadiness, timeout }
     }
 
     /// How far this node can trust what it has not heard.
@@ -156,7 +161,7 @@ impl Sessions {
             return session.clone();
         }
         let id = row.id;
-        let session = Arc::new(Session::new(row));
+        let session = Arc::new(Session::new(row, self.timeout));
         if let Some(old) = known.sessions.insert(id, session.clone()) {
             // What the worker lists is the same process's; the newer connection goes on with it.
             let mut before = old.lock();
@@ -277,15 +282,20 @@ impl Sessions {
         }
     }
 
+    /// The shortest timeout of all sessions, and of this node's own.
+    fn timeout_min(&self) -> Duration {
+        self.lock().sessions.values().map(|session| session.timeout).fold(self.timeout, Duration::min)
+    }
+
     /// What changed since it was last written.
-    fn changes(&self, third: Duration) -> (Vec<(SessionId, Timestamp)>, Vec<HeldRow>) {
+    fn changes(&self) -> (Vec<(SessionId, Timestamp)>, Vec<HeldRow>) {
         let (mut contacts, mut held) = (Vec::new(), Vec::new());
         for session in self.all() {
             let mut inner = session.lock();
             if inner.contact > inner.written {
                 contacts.push((session.row.id, inner.contact));
             }
-            held.extend(inner.tokens.rows_to_write(session.row.id, third));
+            held.extend(inner.tokens.rows_to_write(session.row.id, session.timeout / 3));
         }
         // In one order at all nodes, so that two that write at the same time do not wait for each other.
         held.sort_by(|a, b| (a.execution, &a.unit, a.delivery).cmp(&(b.execution, &b.unit, b.delivery)));

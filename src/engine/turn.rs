@@ -13,7 +13,7 @@ use super::{
     draft::{Draft, Handed, Tail},
     mailbox::{Hot, Item, Mailbox},
 };
-use crate::domain::{Command, DeliveryRef, EndReason, Obstacle, Outcome, TaskToken, Timestamp, decide::Context};
+use crate::domain::{Command, DeliveryRef, EndReason, Obstacle, Outcome, State, TaskToken, Timestamp, decide::Context};
 use crate::store::{self, ExecutionKey, ReadyUnit, Target};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -267,24 +267,41 @@ impl Core {
     }
 
     /// What is known of the deliveries that are due for their first check. One that was out for too little time in which
-    /// workers could be heard cannot be judged: its worker may live and have had nobody to tell.
+    /// workers could be heard cannot be judged: its worker may live and have had nobody to tell. Nor can one whose session
+    /// has been given a longer timeout since: its worker may come by later.
     async fn first_checks(&self, hot: &Hot, items: &[Item], context: &Context) -> Result<Checks, Error> {
         let is_waking = items.iter().any(|item| matches!(item, Item::Wake { .. }));
         let due = if is_waking { hot.state.checks_due(context.now) } else { Vec::new() };
-        let timeout = context.settings.session_timeout;
-        let is_early = |delivery: &DeliveryRef| {
-            let timeout = hot.state.heartbeat_timeout(delivery).map_or(timeout, |heartbeat| heartbeat.min(timeout));
-            let monotonic = self.clock.monotonic();
-            let attended = |time| self.sessions.steadiness().attended(time, context.now, monotonic);
-            hot.state.dispatch_time(delivery).is_some_and(|time| attended(time) < timeout)
-        };
-        let (early, due): (Vec<_>, Vec<_>) = due.into_iter().partition(is_early);
-        if due.is_empty() {
+        let (mut early, mut is_any_due) = (Vec::new(), false);
+        for delivery in due {
+            let Some(time) = hot.state.dispatch_time(&delivery) else { continue };
+            let attended = self.sessions.steadiness().attended(time, context.now, self.clock.monotonic());
+            if attended < self.first_check_span(&hot.state, &delivery).await? {
+                early.push(delivery);
+            } else {
+                is_any_due = true;
+            }
+        }
+        if !is_any_due {
             return Ok(Checks { held: Vec::new(), early });
         }
         let rows = self.store.held_by_execution(hot.row.key).await.map_err(Error::Store)?;
         let held = rows.into_iter().map(|row| DeliveryRef { unit: row.unit, delivery: row.delivery }).collect();
         Ok(Checks { held, early })
+    }
+
+    /// How long a delivery is out before it is looked for: as its session's timeout was then, or is now if that is longer.
+    async fn first_check_span(&self, state: &State, delivery: &DeliveryRef) -> Result<Duration, Error> {
+        let Some((session, span)) = state.first_check(delivery) else { return Ok(Duration::ZERO) };
+        // Another node may have taken it back; of a lost one nobody will be heard.
+        let timeout = if self.store.is_shared() {
+            let row = self.store.session(session).await.map_err(Error::Store)?;
+            row.map(|row| row.timeout.unwrap_or(self.config.settings.session_timeout))
+        } else {
+            self.timeout_of(session).await?
+        };
+        let now = timeout.map(|timeout| state.heartbeat_timeout(delivery).map_or(timeout, |beat| beat.min(timeout)));
+        Ok(now.map_or(span, |now| now.max(span)))
     }
 
     /// Everything that follows a commit: tasks leave, waiting units become known, timers and watchers hear of it.

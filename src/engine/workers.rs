@@ -239,7 +239,7 @@ fn size_of_task(task: &Task) -> usize {
 
 impl Core {
     /// Finds a session, in memory or in the store.
-    async fn session(&self, id: SessionId) -> Result<Arc<Session>, Error> {
+    pub(super) async fn session(&self, id: SessionId) -> Result<Arc<Session>, Error> {
         if let Some(session) = self.sessions.get(id) {
             return Ok(session);
         }
@@ -262,12 +262,13 @@ impl Core {
             session_id: row.id,
             worker_id: row.worker_id.clone(),
             message_bytes_max: usize::try_from(row.message_bytes_max).unwrap_or(usize::MAX),
+            session_timeout: session.timeout,
         };
         self.dispatch.park(claimant, pools)
     }
 
     async fn register(&self, registration: Registration) -> Result<Registered, Error> {
-        let now = self.clock.now();
+        let (now, timeout) = (self.clock.now(), self.config.settings.session_timeout);
         let mut row = SessionRow {
             id: registration.previous_session.unwrap_or_else(|| SessionId(self.entropy.uuid())),
             worker_id: registration.worker_id,
@@ -281,6 +282,7 @@ impl Core {
             register_time: now,
             contact_time: now,
             connection: 1,
+            timeout: Some(timeout),
         };
         let resumed = match registration.previous_session {
             Some(_) => self.store.resume_session(&row).await.map_err(Error::Store)?,
@@ -302,8 +304,8 @@ impl Core {
         Ok(Registered {
             session: session.row.id,
             resumed: is_resumed,
-            heartbeat_interval: self.config.settings.session_timeout / 3,
-            session_timeout: self.config.settings.session_timeout,
+            heartbeat_interval: timeout / 3,
+            session_timeout: timeout,
             warnings,
         })
     }

@@ -344,13 +344,8 @@ impl Store for Faulty {
         self.read("held_without_session", self.inner.held_without_session(limit)).await
     }
 
-    async fn held_overdue(
-        &self,
-        missing_before: Timestamp,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<HeldRow>, Error> {
-        self.read("held_overdue", self.inner.held_overdue(missing_before, now, limit)).await
+    async fn held_overdue(&self, now: Timestamp, timeout: Duration, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.read("held_overdue", self.inner.held_overdue(now, timeout, limit)).await
     }
 
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {

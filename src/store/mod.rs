@@ -41,7 +41,7 @@ pub use statistics::{Change, Statistics};
 
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
 /// The namespace of everything until there are more; part of each unique key from the start.
@@ -213,14 +213,9 @@ pub trait Store: Send + Sync + 'static {
     /// Held rows whose session has no row any more, at most `limit`, in order of (session, execution, unit, delivery).
     async fn held_without_session(&self, limit: usize) -> Result<Vec<HeldRow>, Error>;
 
-    /// Held rows with a missing token since before `missing_before`, or a beat due at or before `now`: the first
-    /// `limit` of each kind, longest first, together in order of (execution, unit, delivery), cut at `limit`.
-    async fn held_overdue(
-        &self,
-        missing_before: Timestamp,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<HeldRow>, Error>;
+    /// Held rows whose token is missing for longer than its session's timeout (`timeout`, where the session has none of its own
+    /// or is gone), or with a beat due at or before `now`: the first `limit` of each kind, longest first, together in order of (execution, unit, delivery), cut at `limit`.
+    async fn held_overdue(&self, now: Timestamp, timeout: Duration, limit: usize) -> Result<Vec<HeldRow>, Error>;
 
     /// Deletes held rows, by (execution, unit, delivery).
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error>;

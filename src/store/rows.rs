@@ -5,6 +5,7 @@ use bytes::Bytes;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -330,6 +331,9 @@ pub struct SessionRow {
     pub contact_time: Timestamp,
     /// How often it has been connected: raised when the session is taken back.
     pub connection: u32,
+    /// Silence after which it is lost, as its worker was told when it was last connected; by it every node judges it.
+    /// Absent in rows of versions that did not store it: then a node goes by its own setting.
+    pub timeout: Option<Duration>,
 }
 
 /// A delivery that outlives its first check: its token is listed by a live session.

@@ -6,9 +6,10 @@ use crate::make::*;
 use orbit::domain::{RequestKey, SessionId, Uid};
 use orbit::store::{
     Append, Committed, Deletion, ExecutionKey, ExecutionRow, ExecutionState, Find, HeldRow, ListCursor, ListFilter,
-    MemoryStore, NewExecution, NodeRow, Pool, Presence, Replacement, StateChange, Store, Target, WakeChange,
+    MemoryStore, NewExecution, NodeRow, Pool, Presence, Replacement, SessionRow, StateChange, Store, Target,
+    WakeChange,
 };
-use std::{collections::BTreeMap, fmt::Debug};
+use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
 /// Steps of the history: some thousand appends to some hundred executions.
 const STEPS: usize = 1000;
@@ -380,7 +381,8 @@ async fn presence(random: &mut Random, known: &[Known], subjects: &[Subject<'_>]
 }
 
 async fn sessions(random: &mut Random, subjects: &[Subject<'_>]) {
-    let row = session(random.below(5).into(), random.below(1000) as i64);
+    let timeout = random.one_in(2).then(|| Duration::from_micros(random.below(400)));
+    let row = SessionRow { timeout, ..session(random.below(5).into(), random.below(1000) as i64) };
     match random.below(3) {
         0 => {
             if ask!(subjects, "session", |subject| subject.store.session(row.id).await.unwrap()).is_none() {
@@ -430,7 +432,7 @@ async fn compare_reads(random: &mut Random, known: &[Known], subjects: &[Subject
         (page.rows.into_iter().map(|row| subject.row(row)).collect::<Vec<_>>(), next)
     });
     ask!(subjects, ("held_overdue", now, limit), |subject| {
-        let rows = subject.store.held_overdue(now, now, limit).await.unwrap();
+        let rows = subject.store.held_overdue(now, Duration::from_micros(20), limit).await.unwrap();
         rows.into_iter().map(|row| subject.held(row)).collect::<Vec<_>>()
     });
     ask!(subjects, ("held_without_session", limit), |subject| {

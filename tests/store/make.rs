@@ -6,7 +6,7 @@ use orbit::store::{
     Append, DefinitionRow, ExecutionKey, ExecutionState, HeldRow, LargePayload, NewExecution, Pool, ReadyUnit,
     SessionRow, Snapshot, StateChange, Target, WakeChange,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 pub(crate) fn time(micros: i64) -> Timestamp {
@@ -136,6 +136,7 @@ pub(crate) fn session(number: u128, contact_time: i64) -> SessionRow {
         register_time: time(10),
         contact_time: time(contact_time),
         connection: 1,
+        timeout: Some(Duration::from_micros(30)),
     }
 }
 

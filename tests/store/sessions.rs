@@ -3,6 +3,7 @@
 use crate::{make::*, on_every_store};
 use orbit::domain::SessionId;
 use orbit::store::{ExecutionKey, HeldRow, NodeRow, Presence, SessionRow, Store};
+use std::time::Duration;
 
 on_every_store![
     a_session_is_stored_listed_and_ended,
@@ -15,6 +16,7 @@ on_every_store![
     held_rows_are_found_by_session_and_by_execution,
     held_rows_of_ended_sessions_are_found,
     held_rows_that_are_overdue_are_found,
+    a_token_is_missing_for_too_long_by_the_timeout_of_its_session,
 ];
 
 async fn a_session_is_stored_listed_and_ended(store: &dyn Store) {
@@ -38,10 +40,12 @@ async fn a_session_is_taken_back_with_a_new_connection(store: &dyn Store) {
         worker_id: "renamed".into(),
         register_time: time(999),
         connection: 77,
+        timeout: Some(Duration::from_secs(9)),
         ..session(1, 90)
     };
     let resumed = store.resume_session(&announced).await.unwrap().unwrap();
-    let expected = SessionRow { contact_time: time(100), register_time: time(10), connection: 2, ..announced.clone() };
+    // The contact always moves, so that whoever judged the one before ends nothing.
+    let expected = SessionRow { contact_time: time(101), register_time: time(10), connection: 2, ..announced.clone() };
     assert_eq!(resumed, expected);
     assert_eq!(store.session(SessionId(uuid(1))).await.unwrap(), Some(expected));
     let later = store.resume_session(&SessionRow { contact_time: time(200), ..announced }).await.unwrap().unwrap();
@@ -172,8 +176,10 @@ async fn held_rows_that_are_overdue_are_found(store: &dyn Store) {
         both.clone(),
     ];
     put_held(store, rows).await;
-    let found = async |missing_before, now, limit| {
-        let rows = store.held_overdue(time(missing_before), time(now), limit).await.unwrap();
+    store.put_session(&SessionRow { timeout: None, ..session(1, 1) }).await.unwrap();
+    let found = async |missing_before: i64, now: i64, limit| {
+        let timeout = Duration::from_micros(now.abs_diff(missing_before));
+        let rows = store.held_overdue(time(now), timeout, limit).await.unwrap();
         rows.iter().map(|row| row.unit.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(found(0, 0, 10).await, [""; 0]);
@@ -181,4 +187,31 @@ async fn held_rows_that_are_overdue_are_found(store: &dyn Store) {
     assert_eq!(found(10, 31, 10).await, ["b30", "b31", "both"]);
     assert_eq!(found(100, 100, 10).await, ["b30", "b31", "both", "m10", "m20"]);
     assert_eq!(found(100, 100, 1).await, ["both"]);
+}
+
+async fn a_token_is_missing_for_too_long_by_the_timeout_of_its_session(store: &dyn Store) {
+    for (number, timeout) in [(1, Some(30)), (2, Some(3)), (3, None)] {
+        let timeout = timeout.map(Duration::from_micros);
+        store.put_session(&SessionRow { timeout, ..session(number, 100) }).await.unwrap();
+    }
+    let missing = |number, unit: &str, since| HeldRow { missing_since: Some(time(since)), ..held(number, 1, unit, 1) };
+    // The last one's session is gone.
+    put_held(
+        store,
+        vec![missing(1, "own", 100), missing(2, "short", 101), missing(3, "none", 102), missing(4, "gone", 103)],
+    )
+    .await;
+    let found = async |now| {
+        let rows = store.held_overdue(time(now), Duration::from_micros(10), 10).await.unwrap();
+        rows.iter().map(|row| row.unit.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(104).await, [""; 0]);
+    assert_eq!(found(105).await, ["short"]);
+    assert_eq!(found(113).await, ["none", "short"]);
+    assert_eq!(found(114).await, ["gone", "none", "short"]);
+    assert_eq!(found(130).await, ["gone", "none", "short"]);
+    assert_eq!(found(131).await, ["gone", "none", "own", "short"]);
+    // Taken back, it goes by what it is told now.
+    store.resume_session(&SessionRow { timeout: Some(Duration::from_secs(1)), ..session(2, 100) }).await.unwrap();
+    assert_eq!(found(131).await, ["gone", "none", "own"]);
 }

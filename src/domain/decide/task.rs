@@ -73,7 +73,7 @@ impl Decision<'_> {
         // Progress is a help, not a part of the task: where both do not fit, the task begins without it.
         let progress = progress.filter(|progress| input.len() + progress.len() <= room);
 
-        let timeout = self.settings.session_timeout;
+        let timeout = claimant.session_timeout;
         let check_time = self.now + step.heartbeat_timeout.map_or(timeout, |heartbeat| heartbeat.min(timeout));
         let expire_time = step.timeout.map(|timeout| self.now + timeout);
         let total_deadline = self.state.unit(key).total_deadline(self.state.step(key.step));

@@ -69,8 +69,12 @@ impl Bench {
     }
 
     fn park(&self, contracts: &[&str], credits: u32) -> Parked {
-        let claimant =
-            Claimant { session_id: SessionId(Uuid::nil()), worker_id: "w".into(), message_bytes_max: 1 << 20 };
+        let claimant = Claimant {
+            session_id: SessionId(Uuid::nil()),
+            worker_id: "w".into(),
+            message_bytes_max: 1 << 20,
+            session_timeout: Duration::from_secs(30),
+        };
         let parked = self.dispatch.park(claimant, contracts.iter().map(|contract| pool(contract)).collect());
         parked.grant(credits);
         parked

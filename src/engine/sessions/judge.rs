@@ -44,14 +44,13 @@ struct Judge {
 
 /// Runs until the engine stops.
 pub(super) async fn run(core: Arc<Core>) {
-    let interval = core.config.presence_interval();
     let mut judge = Judge { core: core.clone(), sights: BTreeMap::new(), orphans: BTreeMap::new() };
     let mut round = 0_u32;
     loop {
         tokio::select! {
             biased;
             () = core.stop.cancelled() => return,
-            () = crate::clock::sleep(interval) => {}
+            () = crate::clock::sleep(core.presence_interval()) => {}
         }
         tokio::select! {
             biased;
@@ -108,7 +107,6 @@ impl Judge {
         let now = core.clock.monotonic();
         // Asked after the sessions were read: a process that was stopped meanwhile has written no presence since.
         let steady_since = core.sessions.steadiness().since(now);
-        let timeout = core.config.settings.session_timeout;
         let live = core.members.live();
         let sessions = core.sessions.all();
         let ids: BTreeSet<SessionId> = sessions.iter().map(|session| session.row.id).collect();
@@ -123,7 +121,7 @@ impl Judge {
             let Some(steady_since) = steady_since else { continue };
             let silence = now.saturating_sub(sight.since.max(steady_since));
             let patience = if live.judges(session.row.id) { Duration::ZERO } else { OTHERS_FIRST };
-            if silence >= timeout + patience {
+            if silence >= session.timeout + patience {
                 outcome = outcome.and(self.end(&session, contact).await);
             }
         }
@@ -160,12 +158,17 @@ impl Judge {
     async fn end_overdue(&mut self) -> Result<(), Error> {
         let core = self.core.clone();
         let (now, monotonic) = (core.clock.now(), core.clock.monotonic());
-        let timeout = core.config.settings.session_timeout;
         let live = core.members.live();
         let steadiness = core.sessions.steadiness();
         let mut ends = Vec::new();
-        if steadiness.since(monotonic).is_some_and(|since| monotonic.saturating_sub(since) >= timeout) {
-            for row in core.store.held_overdue(now - timeout, now, ROWS_MAX).await.map_err(Error::Store)? {
+        let steady = steadiness.since(monotonic).map(|since| monotonic.saturating_sub(since));
+        if let Some(steady) = steady.filter(|steady| *steady >= core.sessions.timeout_min()) {
+            let own = core.config.settings.session_timeout;
+            for row in core.store.held_overdue(now, own, ROWS_MAX).await.map_err(Error::Store)? {
+                let timeout = core.timeout_of(row.session).await?.unwrap_or(own);
+                if steady < timeout {
+                    continue;
+                }
                 let patience = if live.is_mine(row.execution) { Duration::ZERO } else { OTHERS_FIRST };
                 let is_over = |since: Timestamp, limit: Duration| steadiness.age(since, now) >= limit + patience;
                 if row.missing_since.is_some_and(|since| is_over(since, timeout)) {
@@ -193,6 +196,15 @@ fn beat_timeout(row: &HeldRow) -> Option<Duration> {
 }
 
 impl Core {
+    /// The timeout of a session; nothing if it is gone.
+    pub(in crate::engine) async fn timeout_of(&self, id: SessionId) -> Result<Option<Duration>, Error> {
+        match self.session(id).await {
+            Ok(session) => Ok(Some(session.timeout)),
+            Err(Error::SessionNotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Ends every delivery that a session is known to hold; the row of each is deleted once its command is answered.
     pub(in crate::engine) async fn end_tokens_of(
         self: &Arc<Self>,

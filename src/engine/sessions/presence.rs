@@ -3,14 +3,14 @@
 //! A task of its own, so that a session with thousands of tasks that is being ended keeps no contact from being written.
 
 use super::steady::LEAP_MIN;
-use crate::engine::{Core, call::Error};
+use crate::engine::{Core, call::Error, presence_interval};
 use crate::store::{NodeRow, Presence};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Runs until the engine stops.
 pub(super) async fn run(core: Arc<Core>) {
-    let interval = core.config.presence_interval();
     loop {
+        let interval = core.presence_interval();
         tokio::select! {
             biased;
             () = core.stop.cancelled() => break,
@@ -18,7 +18,7 @@ pub(super) async fn run(core: Arc<Core>) {
         }
         match core.write_presence().await {
             Ok(()) => {
-                core.sessions.steadiness().worked(core.clock.monotonic(), core.clock.now());
+                core.sessions.steadiness().worked(core.clock.monotonic(), core.clock.now(), core.presence_interval());
                 core.duty_done("presence");
             }
             Err(error) => {
@@ -42,12 +42,17 @@ pub(super) async fn run(core: Arc<Core>) {
 }
 
 impl Core {
+    /// How long until the next round: the session with the shortest timeout, of whichever node, must not be silent for the
+    /// want of one.
+    pub(super) fn presence_interval(&self) -> Duration {
+        presence_interval(self.sessions.timeout_min())
+    }
+
     /// Writes contacts, held rows and this node's time, in one transaction. Where no other node looks for this one's
     /// time, nothing if nothing was heard.
     async fn write_presence(&self) -> Result<(), Error> {
         let now = self.clock.now();
-        let third = self.config.settings.session_timeout / 3;
-        let (contacts, held) = self.sessions.changes(third);
+        let (contacts, held) = self.sessions.changes();
         if contacts.is_empty() && held.is_empty() && !self.store.is_shared() {
             return Ok(());
         }

@@ -21,12 +21,13 @@ pub(in crate::engine) const LEAP_MIN: Duration = Duration::from_secs(1);
 /// How far presence can be trusted.
 #[derive(Debug)]
 pub(in crate::engine) struct Steadiness {
-    interval: Duration,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
+    /// When the next round comes.
+    interval: Duration,
     /// Since when it has been steady, by monotonic time.
     since: Duration,
     /// When it last worked, by monotonic time and by the node's.
@@ -68,12 +69,19 @@ impl Gaps {
     }
 }
 
+impl Inner {
+    fn is_late(&self, monotonic: Duration) -> bool {
+        monotonic.saturating_sub(self.worked) > self.interval * ROUNDS_MISSED_MAX
+    }
+}
+
 impl Steadiness {
     /// Begins now, with a round every `interval`.
     pub(in crate::engine) fn new(interval: Duration, monotonic: Duration, now: Timestamp) -> Self {
         // Before its start a node has heard nothing.
         let absences = Gaps(vec![(Timestamp::from_micros(i64::MIN), now)]);
         let inner = Inner {
+            interval,
             since: monotonic,
             worked: monotonic,
             worked_now: now,
@@ -81,28 +89,24 @@ impl Steadiness {
             leaps: Gaps::default(),
             absences,
         };
-        Self { interval, inner: Mutex::new(inner) }
+        Self { inner: Mutex::new(inner) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_late(&self, inner: &Inner, monotonic: Duration) -> bool {
-        monotonic.saturating_sub(inner.worked) > self.interval * ROUNDS_MISSED_MAX
-    }
-
-    /// A round of presence worked.
-    pub(super) fn worked(&self, monotonic: Duration, now: Timestamp) {
+    /// A round of presence worked; the next one comes in `next`.
+    pub(super) fn worked(&self, monotonic: Duration, now: Timestamp, next: Duration) {
         let mut inner = self.lock();
-        if self.is_late(&inner, monotonic) {
+        if inner.is_late(monotonic) {
             (inner.since, inner.has_failed) = (monotonic, true);
         }
         if std::mem::take(&mut inner.has_failed) {
             let from = inner.worked_now;
             inner.absences.add(from, now);
         }
-        (inner.worked, inner.worked_now) = (monotonic, now);
+        (inner.worked, inner.worked_now, inner.interval) = (monotonic, now, next);
     }
 
     /// A round failed: what was to be heard in it may have been missed.
@@ -114,7 +118,7 @@ impl Steadiness {
     /// Since when presence has been steady; nothing if it is not.
     pub(in crate::engine) fn since(&self, monotonic: Duration) -> Option<Duration> {
         let mut inner = self.lock();
-        if self.is_late(&inner, monotonic) {
+        if inner.is_late(monotonic) {
             (inner.since, inner.has_failed) = (monotonic, true);
             return None;
         }
@@ -144,7 +148,7 @@ impl Steadiness {
     pub(in crate::engine) fn attended(&self, time: Timestamp, now: Timestamp, monotonic: Duration) -> Duration {
         let inner = self.lock();
         // The round that is late, or has failed, ends its absence only once one works.
-        let is_absent = inner.has_failed || self.is_late(&inner, monotonic);
+        let is_absent = inner.has_failed || inner.is_late(monotonic);
         let until = if is_absent { inner.worked_now } else { now };
         inner.absences.outside(time, until)
     }
@@ -167,7 +171,7 @@ mod tests {
 
     fn works(steadiness: &Steadiness, seconds: std::ops::Range<u32>) {
         for second in seconds {
-            steadiness.worked(second * SECOND, at(900 + i64::from(second)));
+            steadiness.worked(second * SECOND, at(900 + i64::from(second)), SECOND);
         }
     }
 

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use tables::Tables;
 use tokio::sync::mpsc;
@@ -272,13 +273,8 @@ impl Store for MemoryStore {
         Ok(self.tables().held_without_session(limit))
     }
 
-    async fn held_overdue(
-        &self,
-        missing_before: Timestamp,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<HeldRow>, Error> {
-        Ok(self.tables().held_overdue(missing_before, now, limit))
+    async fn held_overdue(&self, now: Timestamp, timeout: Duration, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        Ok(self.tables().held_overdue(now, timeout, limit))
     }
 
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {

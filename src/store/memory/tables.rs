@@ -223,7 +223,7 @@ impl Tables {
         let stored = self.sessions.get_mut(&row.id)?;
         *stored = SessionRow {
             connection: stored.connection + 1,
-            contact_time: stored.contact_time.max(row.contact_time),
+            contact_time: row.contact_time.max(stored.contact_time + Duration::from_micros(1)),
             register_time: stored.register_time,
             ..row.clone()
         };
@@ -281,9 +281,11 @@ impl Tables {
         rows.into_iter().take(limit).map(|(_, row)| row.clone()).collect()
     }
 
-    pub(super) fn held_overdue(&self, missing_before: Timestamp, now: Timestamp, limit: usize) -> Vec<HeldRow> {
-        let missing = self.held.iter().filter_map(|(key, row)| row.missing_since.map(|since| (since, key)));
-        let missing: BTreeSet<_> = missing.filter(|(since, _)| *since < missing_before).collect();
+    pub(super) fn held_overdue(&self, now: Timestamp, timeout: Duration, limit: usize) -> Vec<HeldRow> {
+        let timeout = |row: &HeldRow| self.sessions.get(&row.session).and_then(|row| row.timeout).unwrap_or(timeout);
+        let missing = self.held.iter().filter_map(|(key, row)| Some((row.missing_since?, key, timeout(row))));
+        let missing = missing.filter(|(since, _, timeout)| *since < now - *timeout);
+        let missing: BTreeSet<_> = missing.map(|(since, key, _)| (since, key)).collect();
         let overdue = self.held.iter().filter_map(|(key, row)| beat_deadline(row).map(|deadline| (deadline, key)));
         let overdue: BTreeSet<_> = overdue.filter(|(deadline, _)| *deadline <= now).collect();
         let first = missing.into_iter().take(limit).chain(overdue.into_iter().take(limit));

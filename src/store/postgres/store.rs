@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 use tokio::sync::mpsc;
 
@@ -248,15 +249,8 @@ impl Store for PostgresStore {
         self.connections.read(move |connection| Box::pin(sessions::held_without_session(connection, limit))).await
     }
 
-    async fn held_overdue(
-        &self,
-        missing_before: Timestamp,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<HeldRow>, Error> {
-        self.connections
-            .read(move |connection| Box::pin(sessions::held_overdue(connection, missing_before, now, limit)))
-            .await
+    async fn held_overdue(&self, now: Timestamp, timeout: Duration, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.connections.read(move |connection| Box::pin(sessions::held_overdue(connection, now, timeout, limit))).await
     }
 
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {

@@ -107,7 +107,7 @@ async fn each_query_that_loops_uses_its_index() {
             (sql::READY, ("TEXT, TEXT, TEXT, BIGINT", "'queue-0', 'charge@1', '', 256"), "ready_pool"),
             (sql::HELD_BY_SESSION, of_session, "held_session"),
             (sql::HELD_BY_EXECUTION, of_key, "held_once"),
-            (sql::HELD_MISSING, ("BIGINT, BIGINT", "20000, 100"), "held_missing"),
+            (sql::HELD_MISSING, ("BIGINT, BIGINT, BIGINT", "20000, 10, 100"), "held_missing"),
             (sql::HELD_OVERDUE, ("BIGINT, BIGINT", "20000, 100"), "held_beat"),
             (sql::HISTORY, ("BIGINT, BIGINT, BIGINT, BIGINT", "4711, 4, 100, 1000000"), "history_fence"),
             (sql::SESSIONS, ("BYTEA, BIGINT", "'\\x', 1000"), "sessions_id"),

@@ -28,8 +28,9 @@ use crate::domain::Timestamp;
 use crate::store::{ExecutionKey, ExecutionState, ListCursor, ListFilter, ListPage, NAMESPACE};
 use sqlx::AssertSqlSafe;
 
-/// Lookups of one walk at most, which take some 2 ms, and four times as long on a machine that is busy.
-const LOOKUPS_MAX: usize = 1_000;
+/// Lookups of one walk at most, which take some 1 ms, and ten times as long on a machine that is busy with a database that has
+/// not been vacuumed for long.
+const LOOKUPS_MAX: usize = 400;
 
 pub(crate) async fn list<C: Connection>(
     connection: &mut C,

@@ -6,7 +6,7 @@ use crate::store::{
     Snapshot,
 };
 use sqlx::{ColumnIndex, Decode, Type};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// A row of an answer, whose columns are integers, text and bytes.
@@ -155,6 +155,7 @@ pub(super) fn session_row(row: &impl Row) -> sqlx::Result<SessionRow> {
         register_time: time(row, 9)?,
         contact_time: time(row, 10)?,
         connection: unsigned(row, 11)?,
+        timeout: row.integer_if_any(12)?.map(|micros| Duration::from_micros(micros.unsigned_abs())),
     })
 }
 

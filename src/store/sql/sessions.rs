@@ -8,13 +8,15 @@ use crate::store::{Change, ExecutionKey, HeldRow, NodeRow, Presence, SessionRow}
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 pub(crate) async fn put<T: Transaction>(transaction: &mut T, session: &SessionRow) -> sqlx::Result<()> {
     let values = announced(session)
         .with(session.register_time.as_micros())
         .with(session.contact_time.as_micros())
-        .with(session.connection);
+        .with(session.connection)
+        .with(timeout(session));
     transaction.run(Change::SessionWritten, sql::SESSION_INSERT, values).await.map(drop)
 }
 
@@ -22,7 +24,7 @@ pub(crate) async fn resume<T: Transaction>(
     transaction: &mut T,
     session: &SessionRow,
 ) -> sqlx::Result<Option<SessionRow>> {
-    let values = announced(session).with(session.contact_time.as_micros());
+    let values = announced(session).with(session.contact_time.as_micros()).with(timeout(session));
     let rows = transaction.returning(Change::SessionWritten, sql::SESSION_RESUME, values).await?;
     rows.first().map(session_row).transpose()
 }
@@ -43,6 +45,14 @@ fn announced(session: &SessionRow) -> Values {
         .with(list(&session.contracts))
         .with(session.slots)
         .with(i64::try_from(session.message_bytes_max).unwrap_or(i64::MAX))
+}
+
+fn timeout(session: &SessionRow) -> Option<i64> {
+    session.timeout.map(micros)
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 pub(crate) async fn session<C: Connection>(connection: &mut C, id: SessionId) -> sqlx::Result<Option<SessionRow>> {
@@ -122,11 +132,11 @@ pub(crate) async fn held_without_session<C: Connection>(connection: &mut C, most
 
 pub(crate) async fn held_overdue<C: Connection>(
     connection: &mut C,
-    missing_before: Timestamp,
     now: Timestamp,
+    timeout: Duration,
     most: usize,
 ) -> sqlx::Result<Vec<HeldRow>> {
-    let missing = [missing_before.as_micros().into(), limit(most).into()];
+    let missing = [now.as_micros().into(), micros(timeout).into(), limit(most).into()];
     let mut rows = held(connection, sql::HELD_MISSING, missing.into()).await?;
     let overdue = [now.as_micros().into(), limit(most).into()];
     rows.extend(held(connection, sql::HELD_OVERDUE, overdue.into()).await?);

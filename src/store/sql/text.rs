@@ -19,7 +19,8 @@ macro_rules! definition_columns {
 }
 macro_rules! session_columns {
     () => {
-        "id, worker_id, language, sdk, build, queues, contracts, slots, message_bytes_max, register_time, contact_time, connection"
+        "id, worker_id, language, sdk, build, queues, contracts, slots, message_bytes_max, register_time, contact_time, connection, \
+         timeout"
     };
 }
 macro_rules! held_columns {
@@ -280,14 +281,15 @@ pub(crate) const CONTRACT_VERSIONS: &str =
 pub(crate) const SESSION_INSERT: &str = concat!(
     "INSERT INTO sessions (",
     session_columns!(),
-    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO UPDATE SET \
+    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (id) DO UPDATE SET \
       worker_id = $2, language = $3, sdk = $4, build = $5, queues = $6, contracts = $7, slots = $8, \
-      message_bytes_max = $9, register_time = $10, contact_time = $11, connection = $12"
+      message_bytes_max = $9, register_time = $10, contact_time = $11, connection = $12, timeout = $13"
 );
+/// The contact always moves, so that whoever judged the one before ends nothing.
 pub(crate) const SESSION_RESUME: &str = concat!(
     "UPDATE sessions SET worker_id = $2, language = $3, sdk = $4, build = $5, queues = $6, contracts = $7, slots = $8, \
-     message_bytes_max = $9, contact_time = CASE WHEN contact_time < $10 THEN $10 ELSE contact_time END, \
-     connection = connection + 1 WHERE id = $1 RETURNING ",
+     message_bytes_max = $9, contact_time = CASE WHEN contact_time < $10 THEN $10 ELSE contact_time + 1 END, \
+     connection = connection + 1, timeout = $11 WHERE id = $1 RETURNING ",
     session_columns!()
 );
 pub(crate) const SESSION: &str = concat!("SELECT ", session_columns!(), " FROM sessions WHERE id = $1");
@@ -317,12 +319,13 @@ pub(crate) const HELD_WITHOUT_SESSION: &str = concat!(
        ORDER BY id LIMIT $1) AS gone CROSS JOIN held AS h WHERE h.session = gone.id \
      ORDER BY h.session, h.execution_key, h.unit, h.delivery LIMIT $1"
 );
-/// Index `held_missing`.
+/// Missing for longer than the session's timeout; where it has none of its own, than $2. Index `held_missing`.
 pub(crate) const HELD_MISSING: &str = concat!(
     "SELECT ",
     held_columns!(),
     " FROM held AS h WHERE h.missing_since IS NOT NULL AND h.missing_since < $1 \
-     ORDER BY h.missing_since, h.execution_key, h.unit, h.delivery LIMIT $2"
+     AND h.missing_since < $1 - coalesce((SELECT s.timeout FROM sessions AS s WHERE s.id = h.session), $2) \
+     ORDER BY h.missing_since, h.execution_key, h.unit, h.delivery LIMIT $3"
 );
 /// Index `held_beat`.
 pub(crate) const HELD_OVERDUE: &str = concat!(

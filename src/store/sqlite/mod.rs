@@ -316,13 +316,8 @@ impl Store for SqliteStore {
         self.readers.read(async |reader| sessions::held_without_session(reader, limit).await).await
     }
 
-    async fn held_overdue(
-        &self,
-        missing_before: Timestamp,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<HeldRow>, Error> {
-        self.readers.read(async |reader| sessions::held_overdue(reader, missing_before, now, limit).await).await
+    async fn held_overdue(&self, now: Timestamp, timeout: Duration, limit: usize) -> Result<Vec<HeldRow>, Error> {
+        self.readers.read(async |reader| sessions::held_overdue(reader, now, timeout, limit).await).await
     }
 
     async fn delete_held(&self, rows: &[(ExecutionKey, Arc<str>, u32)]) -> Result<(), Error> {

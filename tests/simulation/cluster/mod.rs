@@ -4,12 +4,13 @@ mod news;
 mod presence;
 mod sessions;
 mod time;
+mod timeouts;
 mod timers;
 mod waits;
 
 use crate::harness::*;
 use orbit::clock::{SeededEntropy, TokioClock};
-use orbit::domain::{EndReason, EventKind, SessionId, Timestamp};
+use orbit::domain::{EndReason, EventKind, SessionId, Settings, Timestamp};
 use orbit::engine::{Config, Engine, HeldToken, Task};
 use orbit::store::{
     Faulty, MemoryStore, Store,
@@ -59,6 +60,18 @@ impl Cluster {
         cluster
     }
 
+    /// Nodes with these session timeouts, in seconds.
+    async fn with_session_timeouts(seconds: &[u64]) -> Self {
+        let mut cluster = Self { memory: MemoryStore::shared(), nodes: Vec::new() };
+        for (number, seconds) in seconds.iter().enumerate() {
+            let settings = Settings { session_timeout: Duration::from_secs(*seconds), ..Settings::default() };
+            let config = Config { settings, ..Config::default() };
+            cluster.nodes.push(Node::with(&cluster.memory, number, START, config));
+        }
+        pass(15.0).await;
+        cluster
+    }
+
     /// One more node, whose clock shows this; back comes its number.
     fn join(&mut self, now: Timestamp) -> usize {
         let number = self.nodes.len();
@@ -69,12 +82,16 @@ impl Cluster {
 
 impl Node {
     fn start(memory: &MemoryStore, number: usize, now: Timestamp) -> Self {
+        Self::with(memory, number, now, Config::default())
+    }
+
+    fn with(memory: &MemoryStore, number: usize, now: Timestamp, config: Config) -> Self {
         let weather: Arc<Mutex<Weather>> = Arc::new(Mutex::new(Box::new(|_| Fate::Works)));
         let skies = weather.clone();
         let store = Faulty::new(Arc::new(memory.another_node(number)), move |call| (skies.lock().unwrap())(call));
         let clock = Arc::new(TokioClock::starting_at(now));
         let entropy = Arc::new(SeededEntropy::new(100 + number as u64));
-        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, Config::default());
+        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, config);
         Self { orbit: Orbit { engine, memory: memory.clone(), clock }, weather }
     }
 

@@ -92,7 +92,12 @@ pub(super) fn dispatch(unit: &str) -> Command {
 }
 
 pub(super) fn dispatch_to(unit: &str, message_bytes_max: usize) -> Command {
-    let claimant = Claimant { session_id: SessionId(Uuid::from_u128(1)), worker_id: arc("w"), message_bytes_max };
+    let claimant = Claimant {
+        session_id: SessionId(Uuid::from_u128(1)),
+        worker_id: arc("w"),
+        message_bytes_max,
+        session_timeout: Duration::from_secs(30),
+    };
     Command::Dispatch { unit: arc(unit), claimant }
 }
 
