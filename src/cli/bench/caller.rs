@@ -128,7 +128,7 @@ impl Caller {
     }
 
     async fn work(&self) -> Result<(), Error> {
-        let Load { steps, concurrency, duration, warm_up } = self.load;
+        let Load { concurrency, duration, warm_up, .. } = self.load;
         let mut connections = Vec::new();
         let each = u32::try_from(self.servers.len()).expect("there are few servers");
         for _ in 0..concurrency.div_ceil(each).min(CONNECTIONS_MAX) {
@@ -140,7 +140,7 @@ impl Caller {
         let start = clock.monotonic();
         let shared = Arc::new(Shared {
             clock,
-            workflow: chain::name(steps),
+            workflow: self.load.workflow().name(),
             from: start + warm_up,
             until: start + warm_up + duration,
             next: AtomicU64::new(1),

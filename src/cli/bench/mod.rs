@@ -1,8 +1,8 @@
 //! Measures a server with real parts: `bench`.
 //!
 //! Server, worker and caller are processes of their own and talk over TCP, so nothing is cheaper than it is in use. A
-//! workflow is a chain of task steps, each of which echoes its input of 250 bytes; the caller starts executions, waits
-//! for their ends, and compares each output with what it should be.
+//! workflow is a chain of task steps, each of which echoes its input of 250 bytes, or one step that goes through many
+//! items; the caller starts executions, waits for their ends, and compares each output with what it should be.
 //!
 //! Several servers on one database get a share of the calls each: the caller spreads its executions over all of them, and
 //! the worker has a session at each.
@@ -50,6 +50,7 @@ use tonic::transport::Endpoint;
 Examples:
   orbit bench
   orbit bench --steps 1 --concurrency 1            # latency of one step alone
+  orbit bench --items 10000 --concurrency 1 --slots 128
   orbit bench --db sqlite:/data/bench.db -o json
   orbit bench --db postgres://orbit@localhost/bench --nodes 2
   orbit bench --server 127.0.0.1:7070 --duration 1m"
@@ -97,6 +98,9 @@ struct Plan {
     /// How tasks reach the worker
     #[arg(long, value_enum, default_value = "stream")]
     mode: Mode,
+    /// Tasks that the worker takes at a time, at each server: 1 to 10000
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    slots: u16,
 }
 
 /// How much is asked of the server, and for how long.
@@ -105,6 +109,10 @@ struct Load {
     /// Task steps of a workflow, one after the other: 1 to 1000
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     steps: u32,
+    /// Instead of steps in a row, one step that goes through so many items with `for_each`: 1 to 100000
+    #[arg(long, value_name = "COUNT", conflicts_with = "steps",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    items: Option<u32>,
     /// Executions at a time: 1 to 10000
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
@@ -202,11 +210,14 @@ impl Plan {
         };
 
         let info = self.prepare(&addresses[0]).await?;
-        let worker = Helper::start(with_servers(["worker", "--mode", self.mode.name()], &addresses))?;
+        let worker = Helper::start(with_servers(
+            ["worker", "--mode", self.mode.name(), "--slots", &self.slots.to_string()],
+            &addresses,
+        ))?;
         let Measurement { measured, cpu } = self.measure(&addresses, worker, &pids, progress).await?;
         let report = Report {
             server: report::Server {
-                cpu_us_per_step: cpu.map(|cpu| report::per_step(cpu, &measured, self.load.steps)),
+                cpu_us_per_step: cpu.map(|cpu| report::per_step(cpu, &measured, self.load.tasks())),
                 rss_bytes: sum(&pids, process::rss_bytes),
                 db_bytes: process::database_bytes(&addresses[0]).await,
             },
@@ -216,7 +227,8 @@ impl Plan {
             mode: self.mode.name(),
             profile: PROFILE,
             version: info.version,
-            steps: self.load.steps,
+            steps: self.load.tasks(),
+            shape: if self.load.items.is_some() { "items" } else { "steps" },
             concurrency: self.load.concurrency,
         };
         for server in servers {
@@ -271,7 +283,7 @@ impl Plan {
         let channel = connect::connect(address).await?;
         let mut client = AdminServiceClient::new(channel);
         let request = DeployDefinitionRequest {
-            content: Some(Content::Source(chain::source(self.load.steps))),
+            content: Some(Content::Source(self.load.workflow().source())),
             file_name: "bench.yaml".to_owned(),
             validate_only: false,
         };
@@ -303,7 +315,7 @@ impl Plan {
             match message {
                 caller::Message::Measuring => before = Usage::of(pids),
                 caller::Message::Tick { seconds, workflows } => {
-                    let (rate, steps) = (workflows / seconds.max(0.001), f64::from(self.load.steps));
+                    let (rate, steps) = (workflows / seconds.max(0.001), f64::from(self.load.tasks()));
                     progress.show(&format!("{seconds:.0} s: {rate:.0} workflows/s, {:.0} steps/s", rate * steps));
                 }
                 caller::Message::Measured => {
@@ -326,13 +338,24 @@ struct Measurement {
 }
 
 impl Load {
+    /// What is measured.
+    fn workflow(&self) -> chain::Workflow {
+        self.items.map_or(chain::Workflow::Steps(self.steps), chain::Workflow::Items)
+    }
+
+    /// Tasks of one execution.
+    fn tasks(&self) -> u32 {
+        self.items.unwrap_or(self.steps)
+    }
+
     /// The command line of the process that puts this load on servers.
     fn caller_arguments(&self) -> Vec<String> {
         let millis = |span: Duration| format!("{}ms", span.as_millis());
+        let (shape, tasks) = if self.items.is_some() { ("--items", self.tasks()) } else { ("--steps", self.tasks()) };
         [
             "caller",
-            "--steps",
-            &self.steps.to_string(),
+            shape,
+            &tasks.to_string(),
             "--concurrency",
             &self.concurrency.to_string(),
             "--duration",

@@ -14,7 +14,10 @@ pub(super) struct Report {
     pub(super) mode: &'static str,
     pub(super) profile: &'static str,
     pub(super) version: String,
+    /// Tasks of a workflow.
     pub(super) steps: u32,
+    /// What they are: `steps` in a row, or `items` of one.
+    pub(super) shape: &'static str,
     pub(super) concurrency: u32,
 }
 
@@ -42,6 +45,7 @@ struct Json<'a> {
     profile: &'a str,
     version: &'a str,
     steps: u32,
+    shape: &'a str,
     concurrency: u32,
     duration_seconds: f64,
 }
@@ -67,6 +71,7 @@ impl Report {
             profile: self.profile,
             version: &self.version,
             steps: self.steps,
+            shape: self.shape,
             concurrency: self.concurrency,
             duration_seconds: self.measured.seconds,
         };
@@ -96,7 +101,7 @@ impl Json<'_> {
         table.field("Server CPU", cpu.unwrap_or_default());
         table.field("Server memory", self.server.rss_bytes.map(mebibytes).unwrap_or_default());
         table.field("Database", self.server.db_bytes.map(mebibytes).unwrap_or_default());
-        table.field("Load", format!("{} steps, {} executions at a time", self.steps, self.concurrency));
+        table.field("Load", format!("{} {}, {} executions at a time", self.steps, self.shape, self.concurrency));
         table.field("Measured", format!("{} s, {}, {nodes}, {}", self.duration_seconds, self.store, self.mode));
         table.field("Version", format!("{} ({})", self.version, self.profile));
         table

@@ -31,9 +31,6 @@ use tokio::{
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, transport::Channel};
 
-/// Tasks that the worker has at most: more than any number of executions at a time.
-const CREDITS: i32 = 10_000;
-
 /// Polls that wait at the same time.
 const POLLS: usize = 4;
 
@@ -55,6 +52,9 @@ pub(super) struct Worker {
     /// How tasks come
     #[arg(long, value_enum)]
     mode: Mode,
+    /// Tasks at a time, at each server
+    #[arg(long)]
+    slots: u16,
 }
 
 type Client = WorkerServiceClient<Channel>;
@@ -64,6 +64,8 @@ type Client = WorkerServiceClient<Channel>;
 struct Session {
     id: String,
     heartbeat_interval: Duration,
+    /// Tasks that it takes at a time.
+    credits: i32,
 }
 
 impl Worker {
@@ -71,7 +73,7 @@ impl Worker {
         let mut sessions = Vec::new();
         for server in &self.servers {
             let mut client = WorkerServiceClient::new(connect(server).await?);
-            let session = register(&mut client).await?;
+            let session = register(&mut client, self.slots).await?;
             sessions.push((client, session));
         }
         say_ready()?;
@@ -93,19 +95,20 @@ impl Worker {
     }
 }
 
-async fn register(client: &mut Client) -> Result<Session, Error> {
+async fn register(client: &mut Client, slots: u16) -> Result<Session, Error> {
     let request = RegisterWorkerRequest {
         worker_id: format!("bench-{}", std::process::id()),
         language: "rust".to_owned(),
         queues: vec![chain::QUEUE.to_owned()],
         contracts: vec![chain::CONTRACT.to_owned()],
-        slots: CREDITS,
+        slots: i32::from(slots),
         ..RegisterWorkerRequest::default()
     };
     let response = client.register_worker(request).await?.into_inner();
     let heartbeat_interval = response.heartbeat_interval.and_then(|interval| interval.try_into().ok());
     Ok(Session {
         id: response.session_id,
+        credits: i32::from(slots),
         heartbeat_interval: heartbeat_interval
             .ok_or_else(|| Error::failure("the server names no heartbeat interval"))?,
     })
@@ -131,7 +134,7 @@ async fn stream_once(client: &mut Client, session: &Session, held: &mut HashMap<
     let (frames, receiver) = mpsc::unbounded_channel();
     let first = StreamTasksRequest {
         session_id: session.id.clone(),
-        credits: CREDITS,
+        credits: session.credits,
         // What the last stream left unanswered.
         reports: held.iter().map(|(token, output)| report(token.clone(), output.clone())).collect(),
         heartbeat: None,
@@ -221,8 +224,11 @@ async fn poll(client: &Client, session: &Session) -> Result<(), Error> {
 /// Polls until a call fails.
 async fn keep_polling(mut client: Client, session: Session, held: Held, reports: Arc<Semaphore>) -> Status {
     loop {
-        let request =
-            PollTasksRequest { session_id: session.id.clone(), max_tasks: POLL_TASKS_MAX, wait_duration: None };
+        let request = PollTasksRequest {
+            session_id: session.id.clone(),
+            max_tasks: POLL_TASKS_MAX.min(session.credits),
+            wait_duration: None,
+        };
         let response = match client.poll_tasks(request).await {
             Ok(response) => response.into_inner(),
             Err(status) => return status,
