@@ -133,6 +133,8 @@ pub(crate) async fn start(engine: &Engine, steps: &str) {
         labels: BTreeMap::new(),
         request: None,
         trace_parent: "".into(),
+        delay: None,
+        signal: None,
     };
     engine.start_execution(start).await.unwrap();
 }
