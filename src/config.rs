@@ -51,6 +51,11 @@ pub struct Tuning {
           value_parser = duration_between(Duration::ZERO, Duration::from_hours(24)))]
     pub cancel_grace: Duration,
 
+    /// How long executions are kept after their end, and runs after theirs: 0s to 36500d. 0 keeps them for ever
+    #[arg(long, env = "ORBIT_RETENTION", value_name = "DURATION", default_value = "30d",
+          value_parser = duration_between(Duration::ZERO, Duration::from_hours(36_500 * 24)))]
+    pub retention: Duration,
+
     /// After SIGTERM, how long to serve on as "not ready" until load balancers have noticed: 0s to 10m
     #[arg(long, env = "ORBIT_DRAIN_DELAY", value_name = "DURATION", default_value = "0s",
           value_parser = duration_between(Duration::ZERO, Duration::from_mins(10)))]

@@ -40,6 +40,8 @@ pub const COMMIT_DURATION: &str = "orbit_commit_duration_seconds";
 pub const PROBE_DURATION: &str = "orbit_probe_duration_seconds";
 /// Histogram, seconds: from when a timer was due to when it fired.
 pub const TIMER_LAG: &str = "orbit_timer_lag_seconds";
+/// Counter: executions whose rows were all removed.
+pub const EXECUTIONS_DELETED: &str = "orbit_executions_deleted_total";
 /// Counter: executions that were read from the store to be decided on.
 pub const EXECUTIONS_LOADED: &str = "orbit_executions_loaded_total";
 /// Counter: states in memory that were brought up to date with what other nodes had committed.
@@ -140,6 +142,7 @@ fn describe() {
     describe_histogram!(COMMIT_DURATION, Unit::Seconds, "Duration of the commit of one batch");
     describe_histogram!(PROBE_DURATION, Unit::Seconds, "Duration of looks whether other nodes have written");
     describe_histogram!(TIMER_LAG, Unit::Seconds, "From when a timer was due to when it fired");
+    describe_counter!(EXECUTIONS_DELETED, "Executions whose rows were all removed");
     describe_counter!(EXECUTIONS_LOADED, "Executions that were read from the store to be decided on");
     describe_counter!(EXECUTIONS_CAUGHT_UP, "States brought up to date with what other nodes had committed");
     describe_counter!(WRITE_CONFLICTS, "Appends that another writer was before");

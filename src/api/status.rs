@@ -227,6 +227,9 @@ fn of_rejection(rejection: &Rejection) -> Verdict {
     let unmet = |reason| Verdict::new(Code::FailedPrecondition, reason, text.clone());
     match rejection {
         Rejection::ExecutionClosed { state } => unmet(ErrorReason::ExecutionClosed).with("state", *state),
+        Rejection::ExecutionOpen { state } => unmet(ErrorReason::ExecutionOpen).with("state", *state),
+        // Callers are told so with the id, by the engine's own error; this is for who is not told which one it was.
+        Rejection::Deleted => Verdict::new(Code::NotFound, ErrorReason::ExecutionNotFound, &*text),
         Rejection::WindingDown { cause } => unmet(ErrorReason::ExecutionWindingDown).with("cause", *cause),
         Rejection::RequestIdReused => {
             invalid(ErrorReason::RequestIdReused).violation("request_id", "was used for another call; take a new one")

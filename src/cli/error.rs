@@ -164,6 +164,7 @@ fn hint(status: &Status) -> String {
         ErrorReason::HttpDisabled => "`orbit server --http-allow HOST` runs http steps to that host".to_owned(),
         ErrorReason::DefinitionInvalid => "`orbit validate FILE` shows each fault with its place".to_owned(),
         ErrorReason::RequestIdReused => "a new call needs a new --request-id".to_owned(),
+        ErrorReason::ExecutionOpen => "`orbit terminate ID` ends it at once".to_owned(),
         ErrorReason::ExecutionClosed => "it has ended: `orbit get ID` shows how".to_owned(),
         ErrorReason::ExecutionWindingDown => "`orbit terminate ID` ends it at once".to_owned(),
         ErrorReason::ExecutionNotRetryable => "`orbit rerun ID --from STEP` makes a new execution of it".to_owned(),

@@ -104,6 +104,7 @@ pub(super) fn describe(event: &Event) -> (&'static str, Tone, String) {
         Kind::ChildCancelSent(it) => {
             ("ChildCancelSent", Tone::Warning, format!("{} attempt {}: {}", it.unit, it.attempt, it.child_id))
         }
+        Kind::DeletionBegan(_) => ("DeletionBegan", Tone::Faint, String::new()),
         Kind::ParentTold(_) => ("ParentTold", Tone::Faint, String::new()),
         Kind::SignalRequested(it) => {
             let signal = format!("{} {}", it.name, short(it.payload.as_ref()));

@@ -1,4 +1,4 @@
-//! Looks at one execution, and acts on it: `get`, `signal`, `cancel`, `terminate`.
+//! Looks at one execution, and acts on it: `get`, `signal`, `cancel`, `terminate`, `delete`.
 
 use super::{
     client::{Connection, call},
@@ -9,7 +9,10 @@ use super::{
     wait::{self, Interrupt, Waiting},
 };
 use crate::proto::{
-    admin::{CancelExecutionRequest, GetExecutionRequest, SignalExecutionRequest, TerminateExecutionRequest},
+    admin::{
+        CancelExecutionRequest, DeleteExecutionRequest, GetExecutionRequest, SignalExecutionRequest,
+        TerminateExecutionRequest,
+    },
     workflow::{Execution, Failure, Payload, StepStatus, execution::State, payload::Content, step_status},
 };
 use std::time::Duration;
@@ -55,6 +58,18 @@ pub(super) struct Cancel {
 pub(super) struct Terminate {
     #[command(flatten)]
     ending: Ending,
+}
+
+/// Deletes a closed execution: nothing finds it any more, and its id is free.
+#[derive(Debug, clap::Args)]
+pub(super) struct Delete {
+    #[command(flatten)]
+    name: Name,
+    /// Makes the call safe to repeat: the same id again changes nothing [default: a new one]
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// Names an execution.
@@ -146,6 +161,19 @@ impl Terminate {
             return output.json(&response);
         }
         output.line(&format!("{id} was terminated with event {}", response.event_number))
+    }
+}
+
+impl Delete {
+    pub(super) async fn run(self, output: Output) -> Result<(), Error> {
+        let Name { id, uid } = self.name;
+        let uid = uid.unwrap_or_default();
+        let request = DeleteExecutionRequest { id: id.clone(), uid, request_id: request_id(self.request_id) };
+        let response = self.connection.admin().delete_execution(call(request)).await?.into_inner();
+        if output.is_json() {
+            return output.json(&response);
+        }
+        output.line(&format!("{id} was deleted"))
     }
 }
 

@@ -77,6 +77,7 @@ enum Command {
     Resume(repair::Resume),
     Retry(repair::Retry),
     Rerun(repair::Rerun),
+    Delete(execution::Delete),
     /// Looks at workers.
     #[command(subcommand)]
     Worker(Worker),
@@ -138,6 +139,7 @@ fn run(command: Command, output: Output) -> Result<(), Error> {
         Command::Resume(resume) => call(resume.run(output)),
         Command::Retry(retry) => call(retry.run(output)),
         Command::Rerun(rerun) => call(rerun.run(output)),
+        Command::Delete(delete) => call(delete.run(output)),
         Command::Worker(Worker::List(workers)) => call(workers.run(output)),
     }
 }

@@ -102,6 +102,7 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
             ..Settings::default()
         },
         cache_bytes_max: config.tuning.cache_bytes,
+        retention: config.tuning.retention,
         ..engine::Config::default()
     };
     // The port first: a server that cannot have it has not touched the database.

@@ -74,6 +74,8 @@ pub enum Command {
     Resume { request: Option<RequestKey> },
     /// An operator has what failed run again. The obstacle is one that lies outside of the execution.
     Retry { obstacle: Option<Obstacle>, request: Option<RequestKey> },
+    /// A caller, or retention, wants to be rid of the execution.
+    BeginDeletion { request: Option<RequestKey> },
     /// Time has passed: does all that is due. `held` are the deliveries due for their first check that a worker is
     /// known to hold; the others that are due are lost, but for those of which it cannot be told yet: `early` ones stay
     /// due.
@@ -183,6 +185,15 @@ pub enum Rejection {
         /// Its state, as `SUCCEEDED`.
         state: &'static str,
     },
+    /// The execution is open, in this state.
+    #[error("execution is open ({state})")]
+    ExecutionOpen {
+        /// Its state, as `RUNNING`.
+        state: &'static str,
+    },
+    /// The execution is being deleted: it is as good as gone.
+    #[error("execution is being deleted")]
+    Deleted,
     /// The execution winds down for another cause.
     #[error("execution already winds down ({cause})")]
     WindingDown {

@@ -284,6 +284,7 @@ pub enum EventKind {
         unit: Unit,
         signal_number: u64,
     },
+    DeletionBegan,
 }
 
 impl EventKind {
@@ -341,7 +342,8 @@ impl EventKind {
             | Self::ContinuedAsNew { .. }
             | Self::RunStarted(_)
             | Self::ExecutionReopened { .. }
-            | Self::EventTaken { .. } => 2,
+            | Self::EventTaken { .. }
+            | Self::DeletionBegan => 2,
         }
     }
 }

@@ -49,6 +49,8 @@ pub struct State {
     last_number: u64,
     last_time: Timestamp,
     phase: Phase,
+    /// Whether its deletion has begun.
+    deleting: bool,
     wind_down: Option<WindDown>,
     close_time: Option<Timestamp>,
     output: Option<Payload>,
@@ -80,7 +82,7 @@ impl PartialEq for State {
             && self.created == other.created
             && (self.start_time, self.last_number, self.last_time)
                 == (other.start_time, other.last_number, other.last_time)
-            && (self.phase, self.close_time) == (other.phase, other.close_time)
+            && (self.phase, self.close_time, self.deleting) == (other.phase, other.close_time, other.deleting)
             && self.wind_down == other.wind_down
             && self.output == other.output
             && (&self.terminate_reason, &self.end_failure) == (&other.terminate_reason, &other.end_failure)
@@ -139,6 +141,12 @@ impl State {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.phase.is_closed()
+    }
+
+    /// Whether its deletion has begun: then it is as good as gone.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.deleting
     }
 
     /// Why it winds down or wound down; nothing while it runs, after a success and after a terminate that came first.

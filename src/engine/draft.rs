@@ -11,8 +11,8 @@ use crate::domain::{
     decide::{self, Context},
 };
 use crate::store::{
-    Append, EVENT_FORMAT, ExecutionRow, ExecutionState, LargePayload, ReadyUnit, Snapshot, StateChange, Target,
-    WakeChange,
+    Append, Deletion, EVENT_FORMAT, ExecutionRow, ExecutionState, LargePayload, ReadyUnit, Snapshot, StateChange,
+    Target, WakeChange,
 };
 use crate::wire;
 use std::{collections::BTreeMap, sync::Arc};
@@ -155,6 +155,14 @@ impl Draft {
         let wake = self.wake_change(state, row.wake_time);
         // Nothing before a run's first event is read again.
         let tail = if begins_run.is_some() { Tail { tail_bytes: 0, snapshot_bytes: 0, ..tail } } else { tail };
+        let deletion = self.events.iter().find(|event| matches!(event.kind, EventKind::DeletionBegan));
+        let deletion = deletion.map(|event| Deletion {
+            time: event.time,
+            request: event.request,
+            state: row.state,
+            labels: row.labels.clone(),
+            start_time: row.start_time,
+        });
         let tail_bytes = tail.tail_bytes + encoded.bytes.len();
         let is_snapshot_due = !to.is_closed() && tail_bytes > tail.least_bytes.max(tail.snapshot_bytes);
         let snapshot = is_snapshot_due.then(|| Snapshot {
@@ -187,7 +195,7 @@ impl Draft {
                 wake,
                 snapshot,
                 begins_run,
-                deletion: None,
+                deletion: deletion.map(Box::new),
             },
             added,
         }

@@ -5,7 +5,9 @@ use super::{
     call::{Error, ExecutionName, Standing},
     mailbox::{Glance, Item, Mailbox, Whose},
 };
-use crate::domain::{Command, Event, EventKind, Outcome, Payload, RequestKey, Timestamp, Uid, decide, query};
+use crate::domain::{
+    Command, Event, EventKind, Outcome, Payload, Rejection, RequestKey, Timestamp, Uid, decide, query,
+};
 use crate::store::{ExecutionKey, Find};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -193,6 +195,26 @@ impl Engine {
         self.record(name, Command::Retry { obstacle: None, request }).await
     }
 
+    /// Deletes a closed execution: once this is answered nothing finds it, and its id is free.
+    ///
+    /// # Errors
+    /// `ExecutionNotFound`, also for one that was deleted by another call, `Rejected` (it is open, the request id was used for
+    /// another call), `Overloaded`, `Store`.
+    pub async fn delete(&self, name: &ExecutionName, request: Option<RequestKey>) -> Result<(), Error> {
+        let missing = match self.record(name, Command::BeginDeletion { request }).await {
+            Err(error @ Error::ExecutionNotFound { .. }) => error,
+            recorded => return recorded.map(drop),
+        };
+        // It may be gone because this same call came before.
+        let Some(request) = request else { return Err(missing) };
+        let found = self.core.store.execution_by_request(name.id.as_str(), request.key).await.map_err(Error::Store)?;
+        match found.and_then(|row| row.request) {
+            Some(then) if then.content == request.content => Ok(()),
+            Some(_) => Err(Rejection::RequestIdReused.into()),
+            None => Err(missing),
+        }
+    }
+
     async fn record(&self, name: &ExecutionName, command: Command) -> Result<u64, Error> {
         let core = &self.core;
         let found = core.find(name).await?;
@@ -214,7 +236,9 @@ impl Error {
     /// Says which execution was not found.
     fn named(self, name: &ExecutionName) -> Self {
         match self {
-            Self::ExecutionNotFound { .. } => Self::ExecutionNotFound { id: name.id.to_string() },
+            Self::ExecutionNotFound { .. } | Self::Rejected(Rejection::Deleted) => {
+                Self::ExecutionNotFound { id: name.id.to_string() }
+            }
             other => other,
         }
     }

@@ -26,6 +26,7 @@ mod membership;
 mod news;
 mod probe;
 mod rerun;
+mod retention;
 mod sessions;
 mod start;
 mod timers;
@@ -69,6 +70,9 @@ pub struct Config {
     /// How often pools that workers wait for are looked at although no hint came. Default 15 s. In a shared store,
     /// where others make units ready, it is once a second.
     pub rescan_interval: Duration,
+    /// How long closed executions, and runs that ended, are kept, by the machine's clock. Default 30 days; zero keeps them for
+    /// ever. Less makes the database smaller.
+    pub retention: Duration,
 }
 
 impl Default for Config {
@@ -79,6 +83,7 @@ impl Default for Config {
             snapshot_tail_bytes_min: 256 * 1024,
             retry_pause: Duration::from_secs(1),
             rescan_interval: Duration::from_secs(15),
+            retention: Duration::from_hours(30 * 24),
         }
     }
 }
@@ -157,6 +162,7 @@ impl Engine {
         core.tasks.spawn(match_workers(core.clone()));
         news::start(&core);
         core.tasks.spawn(take_back(core.clone(), returned));
+        core.tasks.spawn(retention::run(core.clone()));
         if core.probe.is_some() {
             core.tasks.spawn(probe::run(core.clone()));
         }

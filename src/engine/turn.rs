@@ -226,7 +226,9 @@ impl Core {
     ) -> Vec<Result<Outcome, Error>> {
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
-            if draft.is_full() {
+            // A deletion is an append of its own, to an execution that was closed before.
+            let is_deletion = matches!(item, Item::Command { command: Command::BeginDeletion { .. }, .. });
+            if draft.is_full() || (is_deletion && !draft.events.is_empty()) {
                 break;
             }
             answers.push(match item {
@@ -384,7 +386,9 @@ impl Core {
                 Item::Read { even_open, answer } => {
                     let is_wanted = even_open || hot.state.is_closed();
                     let standing = || Standing { row: hot.row.clone(), state: Arc::new(hot.state.clone()) };
-                    drop(answer.send(Ok(is_wanted.then(standing))));
+                    let missing = || Error::ExecutionNotFound { id: String::new() };
+                    let is_there = !hot.state.is_deleting();
+                    drop(answer.send(is_there.then(|| is_wanted.then(standing)).ok_or_else(missing)));
                 }
                 Item::Hand { pool, unit, .. } => self.dispatch.settled(&pool, hot.row.key, &unit, outcome.is_ok()),
                 // It was early: another node may have moved what is due, and may be gone before it is. Or it cannot be

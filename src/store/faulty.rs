@@ -365,8 +365,8 @@ impl Store for Faulty {
         self.read("deleted", self.inner.deleted(after, limit)).await
     }
 
-    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error> {
-        self.write("delete_rows", self.inner.delete_rows(key, limit, with_row)).await
+    async fn delete_rows(&self, executions: &[(ExecutionKey, bool)], limit: usize) -> Result<Vec<bool>, Error> {
+        self.write("delete_rows", self.inner.delete_rows(executions, limit)).await
     }
 
     async fn runs_begun_before(

@@ -232,11 +232,11 @@ pub trait Store: Send + Sync + 'static {
     /// Executions whose deletion has begun, in order of (`delete_time`, key), after one.
     async fn deleted(&self, after: Option<(Timestamp, ExecutionKey)>, limit: usize) -> Result<Vec<DeletedRow>, Error>;
 
-    /// Removes at most `limit` rows of each kind of an execution whose deletion has begun; its own row last, and only
-    /// `with_row`. Says whether nothing is left of what may go.
+    /// Removes, in one transaction, at most `limit` rows of each kind of executions whose deletion has begun; an execution's
+    /// own row last, and only where it is said to go. Says of each whether nothing is left of what may go.
     ///
     /// No statement that began before the deletion may run any more: the caller waits for so long.
-    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error>;
+    async fn delete_rows(&self, executions: &[(ExecutionKey, bool)], limit: usize) -> Result<Vec<bool>, Error>;
 
     /// Beginnings of runs before a time, in order of (`start_time`, execution, run), after one; without those before which
     /// all has been [trimmed](Store::delete_trimmed).

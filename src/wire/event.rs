@@ -142,6 +142,7 @@ pub fn kind_name(kind: &EventKind) -> &'static str {
         EventKind::ChildStarted { .. } => "child_started",
         EventKind::ChildCancelSent { .. } => "child_cancel_sent",
         EventKind::ParentTold => "parent_told",
+        EventKind::DeletionBegan => "deletion_began",
         EventKind::SignalRequested { .. } => "signal_requested",
         EventKind::FanOutStarted { .. } => "fan_out_started",
         EventKind::FanOutEnded { .. } => "fan_out_ended",
@@ -317,6 +318,7 @@ fn kind_to_proto(kind: &EventKind, write: &mut Write<'_>) -> Kind {
         EventKind::EventTaken { unit, signal_number } => {
             Kind::EventTaken(proto::EventTaken { unit: unit.to_string(), signal_number: signed_number(*signal_number) })
         }
+        EventKind::DeletionBegan => Kind::DeletionBegan(proto::DeletionBegan {}),
         EventKind::SignalRequested { unit, recipient, name, payload } => {
             Kind::SignalRequested(proto::SignalRequested {
                 unit: unit.to_string(),
@@ -535,6 +537,7 @@ impl Decoder<'_> {
                 child_id: self.execution_id(&it.child_id, "child_id")?,
             },
             Kind::ParentTold(_) => EventKind::ParentTold,
+            Kind::DeletionBegan(_) => EventKind::DeletionBegan,
             Kind::SignalRequested(it) => EventKind::SignalRequested {
                 unit: it.unit.into(),
                 recipient: Recipient {

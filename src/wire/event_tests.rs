@@ -175,6 +175,7 @@ fn every_kind() -> Vec<EventKind> {
         EventKind::ChildStarted { unit: unit.clone(), attempt: 1, child_uid: Uid(Uuid::from_u128(4)) },
         EventKind::ChildCancelSent { unit: unit.clone(), attempt: 1, child_id: child_id() },
         EventKind::ParentTold,
+        EventKind::DeletionBegan,
         EventKind::SignalRequested {
             unit: unit.clone(),
             recipient: recipient(None, None),

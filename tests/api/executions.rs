@@ -288,3 +288,67 @@ async fn a_wait_returns_the_open_execution_when_its_time_is_over() {
     assert_eq!(bad_fields(&status), ["wait_duration"]);
     server.end().await;
 }
+
+#[tokio::test]
+async fn an_id_is_used_again_as_the_policy_says() {
+    let mut server = server().await;
+    server.deploy(ECHO).await;
+    let first = server.start("echo", "r", "1").await;
+    let with = |policy: proto::IdReusePolicy| proto::StartExecutionRequest {
+        id_reuse_policy: policy.into(),
+        ..start_request("echo", "r", "2")
+    };
+    for policy in
+        [proto::IdReusePolicy::Unspecified, proto::IdReusePolicy::Reject, proto::IdReusePolicy::AllowWhenClosed]
+    {
+        let refused = server.admin.start_execution(with(policy)).await;
+        assert_refused(refused, Code::AlreadyExists, "EXECUTION_ALREADY_EXISTS");
+    }
+    let second = with(proto::IdReusePolicy::TerminateRunning);
+    let second = server.admin.start_execution(second).await.unwrap().into_inner();
+    assert!(second.created && second.uid != first.uid);
+    let old = proto::GetExecutionRequest { id: "r".to_owned(), uid: first.uid };
+    let old = server.admin.get_execution(old).await.unwrap().into_inner().execution.unwrap();
+    assert_eq!(old.state(), State::Terminated);
+    let unknown = proto::StartExecutionRequest { id_reuse_policy: 9, ..start_request("echo", "r", "2") };
+    let status = assert_refused(server.admin.start_execution(unknown).await, Code::InvalidArgument, "FIELD_VIOLATION");
+    assert_eq!(bad_fields(&status), ["id_reuse_policy"]);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_closed_execution_is_deleted_by_grpc_and_by_http() {
+    let mut server = server().await;
+    server.deploy(ECHO).await;
+    for id in ["a", "b"] {
+        server.start("echo", id, "1").await;
+    }
+    let delete = |id: &str| proto::DeleteExecutionRequest {
+        id: id.to_owned(),
+        request_id: "r".to_owned(),
+        ..Default::default()
+    };
+    let open = server.admin.delete_execution(delete("a")).await;
+    let status = assert_refused(open, Code::FailedPrecondition, "EXECUTION_OPEN");
+    assert_eq!(metadata(&status, "state"), "RUNNING");
+    for id in ["a", "b"] {
+        let end = proto::TerminateExecutionRequest { id: id.to_owned(), ..Default::default() };
+        server.admin.terminate_execution(end).await.unwrap();
+    }
+    for _ in 0..2 {
+        server.admin.delete_execution(delete("a")).await.unwrap();
+    }
+    let other = proto::DeleteExecutionRequest { request_id: "r2".to_owned(), ..delete("a") };
+    let status = assert_refused(server.admin.delete_execution(other).await, Code::NotFound, "EXECUTION_NOT_FOUND");
+    assert_eq!(metadata(&status, "id"), "a");
+
+    let deleted = http(server.address, "DELETE", "/v1/executions/b?requestId=r", "").await;
+    assert_eq!((deleted.status, deleted.body.as_str()), (200, "{}"));
+    assert_eq!(http(server.address, "DELETE", "/v1/executions/b?requestId=r", "").await.status, 200);
+    assert_eq!(http(server.address, "DELETE", "/v1/executions/b", "").await.status, 404);
+    assert_eq!(http(server.address, "GET", "/v1/executions/b", "").await.status, 404);
+    let listed = server.admin.list_executions(proto::ListExecutionsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(listed.executions, []);
+    assert!(server.start("echo", "a", "1").await.created);
+    server.end().await;
+}

@@ -38,6 +38,8 @@ pub(crate) async fn story(stage: &Stage, story: &Story) -> Result<(), String> {
         request: None,
         trace_parent: Arc::from(""),
         id_reuse: IdReuse::Reject,
+        delay: None,
+        signal: None,
     };
     engine.start_execution(start).await.map_err(|error| error.to_string())?;
     let mut workers = Workers::register(engine, &stage.definitions, &story.workflow, &script.tasks).await;

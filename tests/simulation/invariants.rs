@@ -192,6 +192,7 @@ fn check_history(history: &History) {
             | EventKind::ChildCancelSent { .. }
             | EventKind::SignalRequested { .. }
             | EventKind::ParentTold
+            | EventKind::DeletionBegan
             | EventKind::FanOutStarted { .. }
             | EventKind::FanOutEnded { .. }
             | EventKind::ExecutionPaused { .. }

@@ -325,7 +325,7 @@ async fn retention(random: &mut Random, known: &[Known], subjects: &[Subject<'_>
     if random.one_in(2) && !deleted.is_empty() {
         let (target, with_row) = (random.of(&deleted), random.one_in(2));
         ask!(subjects, ("delete_rows", target.uid), |subject| {
-            subject.store.delete_rows(subject.key(target.uid), limit, with_row).await.unwrap()
+            subject.store.delete_rows(&[(subject.key(target.uid), with_row)], limit).await.unwrap()
         });
     } else if !with_runs.is_empty() {
         let target = random.of(&with_runs);

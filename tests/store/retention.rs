@@ -24,6 +24,10 @@ async fn outcome(store: &dyn Store, append: Append) -> Committed {
     store.commit(vec![append]).await.unwrap().remove(0)
 }
 
+async fn removed(store: &dyn Store, key: ExecutionKey, limit: usize, with_row: bool) -> bool {
+    store.delete_rows(&[(key, with_row)], limit).await.unwrap()[0]
+}
+
 /// What begins the deletion of an execution that [`closed`] made.
 pub(crate) fn deletion(key: ExecutionKey, first_number: u64, at: i64, request: Option<RequestKey>) -> Append {
     let deletion = Deletion {
@@ -84,7 +88,7 @@ async fn an_id_is_free_as_soon_as_the_deletion_has_begun(store: &dyn Store) {
     let new = written(store, start("a", 2)).await;
     assert_eq!(outcome(store, begin).await, Committed::Written(key), "the same again");
     assert_eq!(store.execution(&Find::Id("a".into())).await.unwrap().unwrap().key, new);
-    assert!(store.delete_rows(key, 100, true).await.unwrap());
+    assert!(removed(store, key, 100, true).await);
     assert_eq!(store.execution(&Find::Id("a".into())).await.unwrap().unwrap().key, new);
     assert_eq!(store.load(new).await.unwrap().unwrap().history.len(), 1);
 }
@@ -102,9 +106,9 @@ async fn a_deletion_is_found_by_its_request(store: &dyn Store) {
         [(time(60), key, true)]
     );
     // Its row stays as long as it is wanted, though nothing else does.
-    assert!(store.delete_rows(key, 100, false).await.unwrap());
+    assert!(removed(store, key, 100, false).await);
     assert!(store.execution_by_request("a", [3; 16]).await.unwrap().is_some());
-    assert!(store.delete_rows(key, 100, true).await.unwrap());
+    assert!(removed(store, key, 100, true).await);
     assert_eq!(store.execution_by_request("a", [3; 16]).await.unwrap(), None);
     assert_eq!(store.deleted(None, 9).await.unwrap(), []);
 }
@@ -114,7 +118,7 @@ async fn rows_are_removed_in_portions_the_execution_s_own_last(store: &dyn Store
     let kept = closed(store, "b", 2).await;
     written(store, deletion(key, 7, 60, None)).await;
     let mut portions = 0;
-    while !store.delete_rows(key, 2, true).await.unwrap() {
+    while !removed(store, key, 2, true).await {
         portions += 1;
         assert!(portions < 20, "it comes to an end");
         assert_eq!(store.deleted(None, 9).await.unwrap().len(), 1, "its own row is there until the end");
@@ -124,7 +128,7 @@ async fn rows_are_removed_in_portions_the_execution_s_own_last(store: &dyn Store
     assert_eq!(store.deleted(None, 9).await.unwrap(), []);
     assert_eq!(store.held_by_execution(key).await.unwrap(), []);
     assert_eq!(store.payloads(key, &[[1; 32], [2; 32]]).await.unwrap(), []);
-    assert!(store.delete_rows(key, 2, true).await.unwrap(), "again, with nothing to do");
+    assert!(removed(store, key, 2, true).await, "again, with nothing to do");
 
     let loaded = store.load(kept).await.unwrap().unwrap();
     assert_eq!(loaded.history.len(), 2);
@@ -135,8 +139,8 @@ async fn rows_are_removed_in_portions_the_execution_s_own_last(store: &dyn Store
 
 async fn only_what_is_being_deleted_is_removed(store: &dyn Store) {
     let key = closed(store, "a", 1).await;
-    assert!(store.delete_rows(key, 100, true).await.unwrap());
-    assert!(store.delete_rows(ExecutionKey(404), 100, true).await.unwrap());
+    assert!(removed(store, key, 100, true).await);
+    assert!(removed(store, ExecutionKey(404), 100, true).await);
     assert_eq!(store.history(key, 0, 9, usize::MAX).await.unwrap().len(), 4);
     let open = written(store, start("b", 2)).await;
     let mut of_open = deletion(open, 3, 60, None);
@@ -264,4 +268,67 @@ async fn runs_are_found_by_when_they_began(store: &dyn Store) {
     assert_eq!(store.runs_begun_before(time(30), None, 9).await.unwrap(), [second]);
     assert_eq!(store.runs_begun_before(time(31), None, 1).await.unwrap(), [second]);
     assert_eq!(store.runs_begun_before(time(31), Some(second), 9).await.unwrap(), [third]);
+}
+
+/// Tables that have rows of an execution, by the schema, and how many each has of one.
+type Counts = std::collections::BTreeMap<String, i64>;
+
+/// Begins to delete the second of two executions that have rows everywhere, and removes it; `count` counts its rows by table.
+async fn nothing_is_left(store: &dyn Store, count: impl AsyncFn(ExecutionKey) -> Counts) {
+    let kept = closed(store, "kept", 1).await;
+    let key = closed(store, "gone", 2).await;
+    // Only what is open waits for a worker; but a table that is forgotten must not go unnoticed.
+    written(store, Append { run: 2, ready_added: vec![unit("u", 3, 1)], ..append(key, 7, 7) }).await;
+    let before = count(key).await;
+    assert!(before.values().all(|rows| *rows > 0), "this test must fill every table: {before:?}");
+    let of_kept = count(kept).await;
+    written(store, deletion(key, 8, 60, None)).await;
+    while !removed(store, key, 1, true).await {}
+    assert!(count(key).await.values().all(|rows| *rows == 0), "{:?}", count(key).await);
+    assert_eq!(count(kept).await, of_kept);
+}
+
+const EXECUTION: &str = "executions";
+
+#[tokio::test]
+async fn of_what_was_deleted_no_table_of_sqlite_has_a_row() {
+    let temporary = crate::temporary().await;
+    let path = temporary.path();
+    let connect = async || {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
+        sqlx::ConnectOptions::connect(&options).await.unwrap()
+    };
+    nothing_is_left(&temporary.store, async |key| {
+        let mut connection: sqlx::SqliteConnection = connect().await;
+        let tables = "SELECT t.name FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c ON c.name = 'execution_key' \
+                      WHERE t.type = 'table'";
+        let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut connection).await.unwrap();
+        let mut counts = Counts::new();
+        for table in tables.iter().map(String::as_str).chain([EXECUTION]) {
+            let column = if table == EXECUTION { "key" } else { "execution_key" };
+            let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table} WHERE {column} = {}", key.0));
+            counts.insert(table.to_owned(), sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap());
+        }
+        counts
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_what_was_deleted_no_table_of_postgres_has_a_row() {
+    let on_postgres = crate::OnPostgres::new().await;
+    nothing_is_left(&on_postgres.store, async |key| {
+        let mut connection = on_postgres.foreign().await;
+        let tables = "SELECT table_name::text FROM information_schema.columns \
+                      WHERE column_name = 'execution_key' AND table_schema = current_schema()";
+        let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut connection).await.unwrap();
+        let mut counts = Counts::new();
+        for table in tables.iter().map(String::as_str).chain([EXECUTION]) {
+            let column = if table == EXECUTION { "key" } else { "execution_key" };
+            let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table} WHERE {column} = {}", key.0));
+            counts.insert(table.to_owned(), sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap());
+        }
+        counts
+    })
+    .await;
 }

@@ -1,4 +1,4 @@
-//! Changes that callers make to an execution: signal, cancel, terminate, pause, resume, retry.
+//! Changes that callers make to an execution: signal, cancel, terminate, pause, resume, retry, delete.
 
 use super::{Answer, name};
 use crate::domain::{Payload, RequestKey, Timestamp};
@@ -66,6 +66,16 @@ pub(super) async fn retry(
     let retry = parse_end("RetryExecution", &request.id, &request.uid, "", &request.request_id)?;
     let number = engine.retry(&retry.execution, retry.request).await?;
     Ok(proto::RetryExecutionResponse { event_number: event_number(number) })
+}
+
+/// `DeleteExecution`.
+pub(super) async fn delete(
+    engine: Engine,
+    request: proto::DeleteExecutionRequest,
+) -> Answer<proto::DeleteExecutionResponse> {
+    let end = parse_end("DeleteExecution", &request.id, &request.uid, "", &request.request_id)?;
+    engine.delete(&end.execution, end.request).await?;
+    Ok(proto::DeleteExecutionResponse {})
 }
 
 fn event_number(number: u64) -> i64 {

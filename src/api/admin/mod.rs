@@ -166,6 +166,13 @@ impl AdminService for Admin {
         self.calls.write("RerunExecution", rerun).await
     }
 
+    async fn delete_execution(
+        &self,
+        request: Request<proto::DeleteExecutionRequest>,
+    ) -> Result<Response<proto::DeleteExecutionResponse>, Status> {
+        self.calls.write("DeleteExecution", change::delete(self.engine.clone(), request.into_inner())).await
+    }
+
     async fn list_workers(
         &self,
         request: Request<proto::ListWorkersRequest>,

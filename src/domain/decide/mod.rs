@@ -10,7 +10,8 @@
 //! Where to look: [`mod@start`] begins an execution, `flow` lets steps begin, `fan_out` runs them for each item, `task`
 //! judges workers' reports, `timer` does what time makes due, `signal` and `cancel` take callers' calls; `cancel` also
 //! winds down and closes, `compensation` undoes in between. `event` gives signals to handlers, `pause` holds an execution,
-//! `run` goes from run to run, `reopen` retries a closed one, `rerun` says what another one takes over.
+//! `run` goes from run to run, `reopen` retries a closed one, `rerun` says what another one takes over, `retention` lets go of
+//! what is closed.
 
 mod cancel;
 mod compensation;
@@ -20,6 +21,7 @@ mod flow;
 mod pause;
 mod reopen;
 mod rerun;
+mod retention;
 mod run;
 mod signal;
 mod start;
@@ -97,6 +99,9 @@ impl<'a> Decision<'a> {
     }
 
     fn command(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        if self.state.is_deleting() {
+            return self.after_deletion(command);
+        }
         let outcome = match command {
             Command::Dispatch { unit, claimant } => self.dispatch(unit, claimant)?,
             Command::Complete { delivery, output } => Outcome::Report(self.complete(&delivery, output)),
@@ -120,6 +125,7 @@ impl<'a> Decision<'a> {
             Command::Pause { reason, request } => self.once(request, |decision| decision.pause(reason, request))?,
             Command::Resume { request } => self.once(request, |decision| decision.resume(request))?,
             Command::Retry { obstacle, request } => self.once(request, |decision| decision.retry(obstacle, request))?,
+            Command::BeginDeletion { request } => self.once(request, |decision| decision.begin_deletion(request))?,
             Command::Wake { held, early } => self.wake(held, early),
         };
         self.settle();
@@ -222,6 +228,7 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
             | EventKind::ParentTold
             | EventKind::ExecutionResumed
             | EventKind::EventTaken { .. }
+            | EventKind::DeletionBegan
             | EventKind::Woke => 0,
         }
 }

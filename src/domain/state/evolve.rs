@@ -22,6 +22,7 @@ impl State {
             last_number: event.number,
             last_time: event.time,
             phase: Phase::Running,
+            deleting: false,
             wind_down: None,
             close_time: None,
             output: None,
@@ -45,7 +46,7 @@ impl State {
         assert_eq!(event.number, self.last_number + 1, "events are applied in order, without gaps");
         debug_assert!(event.time >= self.last_time, "time never goes back");
         debug_assert!(
-            !self.is_closed() || matches!(event.kind, EventKind::ExecutionReopened { .. }),
+            !self.is_closed() || matches!(event.kind, EventKind::ExecutionReopened { .. } | EventKind::DeletionBegan),
             "nothing follows the close: {:?}",
             event.kind
         );
@@ -214,6 +215,7 @@ impl State {
                 self.close(Phase::Terminated, time);
             }
             EventKind::Woke => {}
+            EventKind::DeletionBegan => self.deleting = true,
             EventKind::ChildRequested { .. }
             | EventKind::ChildStarted { .. }
             | EventKind::ChildCancelSent { .. }

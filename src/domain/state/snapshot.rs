@@ -27,7 +27,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// Format of the bytes that [`State::to_bytes`] makes.
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 
 const DIGEST_BYTES: usize = 16;
 
@@ -46,6 +46,7 @@ impl State {
         self.last_number.write(&mut out);
         self.last_time.write(&mut out);
         self.phase.write(&mut out);
+        self.deleting.write(&mut out);
         self.wind_down.write(&mut out);
         self.close_time.write(&mut out);
         self.output.write(&mut out);
@@ -78,6 +79,7 @@ impl State {
             last_number: Stored::read(input)?,
             last_time: Stored::read(input)?,
             phase: Stored::read(input)?,
+            deleting: Stored::read(input)?,
             wind_down: Stored::read(input)?,
             close_time: Stored::read(input)?,
             output: Stored::read(input)?,

@@ -107,6 +107,7 @@ service! {
         resume_execution(ResumeExecutionRequest) -> ResumeExecutionResponse;
         retry_execution(RetryExecutionRequest) -> RetryExecutionResponse;
         rerun_execution(RerunExecutionRequest) -> RerunExecutionResponse;
+        delete_execution(DeleteExecutionRequest) -> DeleteExecutionResponse;
         list_workers(ListWorkersRequest) -> ListWorkersResponse;
         get_server_info(GetServerInfoRequest) -> GetServerInfoResponse;
     }

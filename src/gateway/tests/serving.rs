@@ -52,7 +52,10 @@ async fn both_forms_of_a_call_get_the_same_answer() {
     let answer = exchange(&address, "GET /v1/executions/order:42 HTTP/1.1", b"").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(&format!("\"id\":\"{}\"", execution.id)));
     let options = exchange(&address, "OPTIONS /v1/executions/a HTTP/1.1", b"").await;
-    assert!(options.starts_with("HTTP/1.1 204") && options.contains("allow: GET, HEAD, OPTIONS\r\n"), "{options}");
+    assert!(
+        options.starts_with("HTTP/1.1 204") && options.contains("allow: GET, DELETE, HEAD, OPTIONS\r\n"),
+        "{options}"
+    );
     let head = exchange(&address, "HEAD /v1/executions/a HTTP/1.1", b"").await;
     assert!(head.contains("content-length: ") && head.ends_with("\r\n\r\n"), "{head}");
 }

@@ -295,8 +295,8 @@ impl Store for MemoryStore {
         Ok(self.tables().deleted(after, limit))
     }
 
-    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error> {
-        Ok(self.write(|tables, changes| tables.delete_rows(key, limit, with_row, changes)))
+    async fn delete_rows(&self, executions: &[(ExecutionKey, bool)], limit: usize) -> Result<Vec<bool>, Error> {
+        Ok(self.write(|tables, changes| tables.delete_rows(executions, limit, changes)))
     }
 
     async fn runs_begun_before(

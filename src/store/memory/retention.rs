@@ -76,11 +76,14 @@ impl Tables {
 
     pub(super) fn delete_rows(
         &mut self,
-        key: ExecutionKey,
+        executions: &[(ExecutionKey, bool)],
         limit: usize,
-        with_row: bool,
         changes: &mut Statistics,
-    ) -> bool {
+    ) -> Vec<bool> {
+        executions.iter().map(|(key, with_row)| self.delete_rows_of(*key, limit, *with_row, changes)).collect()
+    }
+
+    fn delete_rows_of(&mut self, key: ExecutionKey, limit: usize, with_row: bool, changes: &mut Statistics) -> bool {
         let Some(execution) = self.executions.get_mut(&key).filter(|execution| execution.row.delete_time.is_some())
         else {
             return true;

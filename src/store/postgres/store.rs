@@ -278,9 +278,13 @@ impl Store for PostgresStore {
         self.connections.read(move |connection| Box::pin(retention::deleted(connection, after, limit))).await
     }
 
-    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error> {
+    async fn delete_rows(&self, executions: &[(ExecutionKey, bool)], limit: usize) -> Result<Vec<bool>, Error> {
+        let executions = executions.to_vec();
         self.connections
-            .write(move |transaction| Box::pin(retention::delete_rows(transaction, key, limit, with_row)))
+            .write(move |transaction| {
+                let executions = executions.clone();
+                Box::pin(async move { retention::delete_rows(transaction, &executions, limit).await })
+            })
             .await
     }
 

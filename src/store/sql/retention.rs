@@ -137,6 +137,18 @@ pub(crate) async fn delete_trimmed<T: Transaction>(
 
 pub(crate) async fn delete_rows<T: Transaction>(
     transaction: &mut T,
+    executions: &[(ExecutionKey, bool)],
+    most: usize,
+) -> sqlx::Result<Vec<bool>> {
+    let mut empty = Vec::with_capacity(executions.len());
+    for (key, with_row) in executions {
+        empty.push(delete_rows_of(transaction, *key, most, *with_row).await?);
+    }
+    Ok(empty)
+}
+
+async fn delete_rows_of<T: Transaction>(
+    transaction: &mut T,
     key: ExecutionKey,
     most: usize,
     with_row: bool,

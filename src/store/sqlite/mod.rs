@@ -338,8 +338,12 @@ impl Store for SqliteStore {
         self.readers.read(async |reader| retention::deleted(reader, after, limit).await).await
     }
 
-    async fn delete_rows(&self, key: ExecutionKey, limit: usize, with_row: bool) -> Result<bool, Error> {
-        self.write(move |transaction| Box::pin(retention::delete_rows(transaction, key, limit, with_row))).await
+    async fn delete_rows(&self, executions: &[(ExecutionKey, bool)], limit: usize) -> Result<Vec<bool>, Error> {
+        let executions = executions.to_vec();
+        self.write(move |transaction| {
+            Box::pin(async move { retention::delete_rows(transaction, &executions, limit).await })
+        })
+        .await
     }
 
     async fn runs_begun_before(

@@ -3,7 +3,7 @@
 use super::{connection::Writer, open};
 use crate::domain::Timestamp;
 use crate::store::{
-    Error, ExecutionKey, ExecutionState, ListCursor, ListFilter, Presence, SqliteStore, Store as _,
+    Error, ExecutionKey, ExecutionState, Find, ListCursor, ListFilter, Presence, SqliteStore, Store as _,
     sql::{Connection as _, Dialect, Rows, Values, list, list::Walk, retention, text as sql},
     sqlite::{Options, commit},
 };
@@ -232,6 +232,54 @@ async fn an_older_database_is_copied_before_it_is_brought_up_to_date() {
     // The version of before opens the copy, and refuses what has become of the original.
     SqliteStore::open(&copy, Options::default()).await.unwrap();
     assert!(matches!(SqliteStore::open(&store.path, Options::default()).await, Err(Error::Refused(_))));
+}
+
+#[tokio::test]
+async fn executions_keep_their_rows_and_their_keys_when_their_table_is_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orbit.db");
+    let older = directory.path().join("migrations");
+    std::fs::create_dir(&older).unwrap();
+    for known in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite")).unwrap() {
+        let known = known.unwrap();
+        if known.file_name().to_str().is_some_and(|name| name < "0005") {
+            std::fs::copy(known.path(), older.join(known.file_name())).unwrap();
+        }
+    }
+    let migrator = sqlx::migrate::Migrator::new(older).await.unwrap();
+    let mut connection = SqliteConnectOptions::new().filename(&path).create_if_missing(true).connect().await.unwrap();
+    open::migrate(&mut connection, &migrator, &path, 0).await.unwrap();
+    let fill = "INSERT INTO executions (uid, namespace, id, current, workflow, version, definition_hash, input_digest, state, \
+                labels, start_time, close_time, wake_time, floor_seq) \
+                VALUES (x'00000000000000000000000000000001', 'default', 'open', 1, 'w', '1', zeroblob(32), zeroblob(16), 2, '{}', 5, NULL, 9, 3), \
+                (x'00000000000000000000000000000002', 'default', 'closed', 0, 'w', '1', zeroblob(32), zeroblob(16), 3, '{\"a\":\"b\"}', 6, 7, NULL, 0), \
+                (x'00000000000000000000000000000003', 'default', 'last', 1, 'w', '1', zeroblob(32), zeroblob(16), 1, '{}', 8, NULL, NULL, 0); \
+                DELETE FROM executions WHERE id = 'last'; \
+                INSERT INTO counters VALUES (0, 0, 2, 1), (0, 0, 3, 1);";
+    sqlx::raw_sql(fill).execute(&mut connection).await.unwrap();
+    let indexes = "SELECT group_concat(name, ' ') FROM (SELECT name FROM sqlite_schema \
+                   WHERE type = 'index' AND tbl_name = 'executions' ORDER BY name)";
+    let before: String = sqlx::query_scalar(indexes).fetch_one(&mut connection).await.unwrap();
+    sqlx::Connection::close(connection).await.unwrap();
+
+    let store = SqliteStore::open(&path, Options::default()).await.unwrap();
+    let open = store.execution(&Find::Id("open".into())).await.unwrap().unwrap();
+    assert_eq!((open.key, open.state, open.run), (ExecutionKey(1), ExecutionState::WindingDown, 1));
+    assert_eq!((open.start_time, open.wake_time), (Timestamp::from_micros(5), Some(Timestamp::from_micros(9))));
+    let closed = store.execution(&Find::Key(ExecutionKey(2))).await.unwrap().unwrap();
+    assert_eq!((closed.current, closed.close_time), (false, Some(Timestamp::from_micros(7))));
+    assert_eq!(closed.labels, [("a".to_owned(), "b".to_owned())].into());
+    assert_eq!(store.newest_numbers(&[ExecutionKey(1)]).await.unwrap(), [Some(3)], "the floor");
+    assert_eq!(store.closed_before(Timestamp::from_micros(9), None, 9).await.unwrap().len(), 1);
+    let mut connection = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    let after: String = sqlx::query_scalar(indexes).fetch_one(&mut connection).await.unwrap();
+    for index in before.split(' ') {
+        assert!(after.contains(index), "{index} is missing: {after}");
+    }
+    let next = "INSERT INTO executions (uid, namespace, id, current, workflow, version, definition_hash, input_digest, state, labels, \
+                start_time) VALUES (x'04', 'default', 'next', 1, 'w', '1', x'', x'', 8, '{}', 1) RETURNING key";
+    let next: i64 = sqlx::query_scalar(next).fetch_one(&mut connection).await.unwrap();
+    assert_eq!(next, 4, "a key is never used again");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod handler;
 mod property;
 mod reopen;
 mod request;
+mod retention;
 mod run;
 mod signal;
 
@@ -251,6 +252,7 @@ pub(super) fn line(kind: &EventKind) -> String {
         }
         EventKind::ChildStarted { unit, attempt, .. } => format!("{unit} child {attempt} started"),
         EventKind::ChildCancelSent { unit, attempt, .. } => format!("{unit} child {attempt} has the cancel"),
+        EventKind::DeletionBegan => "deletion began".into(),
         EventKind::ParentTold => "parent told".into(),
         EventKind::SignalRequested { unit, recipient, name, payload } => {
             format!("{unit} sends {name} {} to {}", payload.as_str(), recipient.id)

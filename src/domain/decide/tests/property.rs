@@ -248,6 +248,7 @@ fn deadline_by_history(run: &Run) -> Option<Timestamp> {
             | EventKind::ChildCancelSent { .. }
             | EventKind::SignalRequested { .. }
             | EventKind::ParentTold
+            | EventKind::DeletionBegan
             | EventKind::FanOutStarted { .. }
             | EventKind::FanOutEnded { .. }
             | EventKind::ExecutionPaused { .. }
@@ -412,6 +413,7 @@ impl Seen {
             | EventKind::RunStarted(_)
             | EventKind::ExecutionReopened { .. }
             | EventKind::EventTaken { .. }
+            | EventKind::DeletionBegan
             | EventKind::Woke => {}
         }
     }
