@@ -6,7 +6,7 @@ use crate::domain::definition::{
     fields::{list, nearest},
     references::References,
 };
-use cel_core::{BinaryOp, CelType, CheckErrorKind, Env, Expr, Spanned, SpannedExpr};
+use cel_core::{BinaryOp, CelType, CheckErrorKind, Env, Expr, Spanned, SpannedExpr, UnaryOp};
 use std::sync::LazyLock;
 
 /// What stands for the `for_each` variable, whatever its name: no source can write this.
@@ -75,16 +75,17 @@ impl Loosener<'_> {
                 self.rename(&mut comprehension.iter_var2);
             }
             Expr::Bind { var_name, .. } => self.rename(var_name),
-            Expr::Index { .. }
-            | Expr::Binary {
-                op: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod, ..
-            } => self.wrap(node),
             _ => {}
+        }
+        let is_computed = matches!(node.node, Expr::Index { .. } | Expr::Binary { .. } | Expr::Unary { .. });
+        if is_computed && may_be_dynamic(node) {
+            self.wrap(node);
         }
     }
 
-    /// Wraps `a[b]` as `dyn(a[b])`, and `a + b`: the checker takes an element, or a sum, of something dynamic for one of an
-    /// unknown but fixed type, the first that fits, and refuses what is done with it.
+    /// Wraps a node as `dyn(…)`. Without, the checker takes an element of something dynamic for one of an unknown but
+    /// fixed type, and the sum of two dynamic values for a map, the last of what `+` can give; then it refuses what is
+    /// done with them.
     fn wrap(&mut self, node: &mut SpannedExpr) {
         let span = node.span.clone();
         let mut make = |expr: Expr| {
@@ -92,8 +93,8 @@ impl Loosener<'_> {
             Spanned::new(self.next_id, expr, span.clone())
         };
         let function = Box::new(make(Expr::Ident("dyn".to_owned())));
-        let inner = std::mem::replace(node, make(Expr::Null));
-        node.node = Expr::Call { expr: function, args: vec![inner] };
+        let wrapped = std::mem::replace(node, make(Expr::Null));
+        node.node = Expr::Call { expr: function, args: vec![wrapped] };
     }
 
     /// Gives the `for_each` variable the name that is declared, and so does for what hides it.
@@ -101,6 +102,22 @@ impl Loosener<'_> {
         if self.variable == Some(name.as_str()) {
             VARIABLE.clone_into(name);
         }
+    }
+}
+
+/// Whether only the evaluation may tell the type: of names, and of arithmetic with nothing but such operands.
+fn may_be_dynamic(node: &SpannedExpr) -> bool {
+    match &node.node {
+        Expr::Ident(_) | Expr::RootIdent(_) | Expr::Member { .. } | Expr::Index { .. } | Expr::Call { .. } => true,
+        Expr::Unary { op: UnaryOp::Neg, expr } => may_be_dynamic(expr),
+        Expr::Binary {
+            op: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod,
+            left,
+            right,
+        } => may_be_dynamic(left) && may_be_dynamic(right),
+        Expr::Ternary { then_expr, else_expr, .. } => may_be_dynamic(then_expr) || may_be_dynamic(else_expr),
+        Expr::Bind { body, .. } => may_be_dynamic(body),
+        _ => false,
     }
 }
 

@@ -331,3 +331,38 @@ fn expressions_tell_which_steps_they_mention() {
     compile("has(steps.third.error) ? steps.first.output : steps.first.state", &mut references).unwrap();
     assert_eq!(references.needs, [StepIndex(2), StepIndex(0), StepIndex(0)]);
 }
+
+#[test]
+fn what_only_the_evaluation_can_tell_is_not_refused_before() {
+    let world = World::new(INPUT);
+    let sources = [
+        "input.n + input.zero + 1",
+        "input.n - input.zero - 1",
+        "input.n * input.n * 2",
+        "input.n / input.n / 2",
+        "input.n % input.n % 2",
+        "-input.n + 1",
+        "(input.flag ? input.n : 1) + 1",
+        "(input.flag ? 1 : input.n) + 1",
+        "[input.n, 1][0] + 1",
+        "{'a': input.n}.a + 1",
+        "input.list.map(i, i + input.n)[0] + 1",
+        "input.list.map(i, i + input.n + 1).sum() + 1",
+        "input.words[0] + input.text + 'x'",
+        "input.items.map(i, i.cents * input.n).sum() - input.n - 1",
+        "size(input.list) + input.n + 1",
+        "double(input.n) + input.price + 1.0",
+        "input.list + input.list + [1]",
+        "[1] + input.list + input.words",
+        "(input.n + input.zero) < 3 && (input.n + 1 < input.zero + 1 || !input.flag)",
+        "string(input.n + input.zero) + 'x'",
+        "input.list.filter(i, i > input.n)[0] + 1",
+        "input.list.filter(i, i > input.zero).map(i, i + i)[0] + 1",
+    ];
+    let refused: Vec<_> =
+        sources.iter().filter_map(|source| world.compile(source).err().map(|errors| (source, errors))).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    for source in ["1 + 'a'", "1 + 1 + 'a'", "'a' - 1", "[1] + 1", "-'a'"] {
+        assert!(world.compile(source).is_err(), "{source}");
+    }
+}
