@@ -137,3 +137,21 @@ fn read_cursor(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     Some((String::from_utf8(bytes[..end].to_vec()).ok()?, bytes[end + 1..].to_vec()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = include_str!("../../domain/definition/tests/whole.yaml");
+
+    #[test]
+    fn the_whole_language_says_the_same_as_a_message() {
+        let (definition, _) = Definition::parse("whole.yaml", WHOLE).unwrap();
+        let message: workflow::Definition = json::from_slice(definition.to_json().as_bytes()).unwrap();
+        let request =
+            proto::DeployDefinitionRequest { content: Some(Content::Definition(message)), ..Default::default() };
+        let (deployed, _, _) = parse(&request).unwrap();
+        assert_eq!(deployed, definition);
+        assert_eq!(deployed.hash, definition.hash);
+    }
+}

@@ -38,6 +38,8 @@ mod range;
 mod references;
 mod render;
 mod retry;
+#[cfg(test)]
+pub(crate) mod sample;
 mod schema;
 mod signal;
 mod sleep;

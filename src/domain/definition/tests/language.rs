@@ -3,42 +3,7 @@
 use super::{super::fault::code, *};
 
 /// A bit of everything.
-const WHOLE: &str = r#"
-name: order
-version: 1.0.0
-timeout: 7d
-signals: {approved: {}, note: {}}
-queries: {shipped: "${ size(steps.ship.output) }", state: "${ steps.ship.state }"}
-steps:
-  - {id: pay, task: pay@1, timeout: 1s, compensate: {workflow: refund@*, input: "${ steps.pay.output }", timeout: 1h}}
-  - id: ship
-    needs: [pay]
-    for_each: ${ input.items }
-    as: parcel
-    max_parallel: 10
-    task: send@2
-    timeout: 5s
-    input: {sku: "${ parcel.value.sku }", at: "${ parcel.index }"}
-    on_error: continue
-    compensate: {task: recall@1, input: {at: "${ parcel.index }", was: "${ steps.ship.output }"}, unknown: skip, timeout: 1s}
-  - {id: book, for_each: [1, 2], http: {url: "https://x.example/${ item.value }", body: {a: 1}}, compensate: {http: {method: delete, url: "https://x.example/${ item.value }"}}}
-  - {id: invoice, workflow: invoice@^1.2, input: {a: 1}, needs: [ship], retry: {max_attempts: 2}, timeout: 1m, total_timeout: 1h, irreversible: true}
-  - {id: look, http: {url: "https://x.example/"}, timeout: 2s, priority: 1}
-  - {id: tell, signal: {execution: "o-${ input.n }", name: approved, payload: {by: x}}}
-  - {id: up, signal: {parent: true, name: approved}}
-  - {id: down, signal: {child: invoice, name: approved}}
-  - {id: again, needs: [invoice, book, look, tell, up, down], when: "input.n < 3", continue_as_new: {input: {n: "${ input.n + 1 }"}}}
-handlers:
-  failure:
-    - {id: why, compute: "${ failure.code + steps.pay.state }"}
-    - {id: notify, task: mail.send@1, timeout: 1s, input: "${ steps.why.output }", for_each: "${ input.items }"}
-  cancel: [{id: bye, workflow: bye@1.0.0, input: "${ failure }"}]
-  timeout: [{id: late, await: {signal: approved, timeout: 1m}}]
-  on_event:
-    - {signal: note, match: "event.kind == 'x' && steps.pay.state == 'SUCCEEDED'", step: {id: log, task: notes.log@1, timeout: 1s, input: "${ event.text }"}}
-    - {signal: note, step: {id: pass, signal: {child: invoice, name: note, payload: "${ event }"}}}
-result: ${ steps.ship.output }
-"#;
+const WHOLE: &str = include_str!("whole.yaml");
 
 #[test]
 fn the_whole_language_is_read() {

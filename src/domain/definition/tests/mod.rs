@@ -4,6 +4,7 @@ mod faults;
 mod form;
 mod language;
 mod limits;
+mod misuse;
 
 use super::*;
 use crate::domain::retry::RetryPolicy;

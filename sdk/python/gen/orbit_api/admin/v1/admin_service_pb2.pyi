@@ -341,6 +341,8 @@ class StartExecutionRequest(google.protobuf.message.Message):
     INPUT_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    START_DELAY_FIELD_NUMBER: builtins.int
+    SIGNAL_FIELD_NUMBER: builtins.int
     ID_REUSE_POLICY_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id: 1 to 128 of `A-Z a-z 0-9 . _ : @ + ~ -`, the first alphanumeric. Default: the server makes one; with a
@@ -364,6 +366,18 @@ class StartExecutionRequest(google.protobuf.message.Message):
         `a-z A-Z 0-9 . _ -`, values of at most 255 characters.
         """
 
+    @property
+    def start_delay(self) -> google.protobuf.duration_pb2.Duration:
+        """Pause before the first step begins; the execution's timeout counts from its end. Signals are kept meanwhile. At most
+        36,500 days. Default: none.
+        """
+
+    @property
+    def signal(self) -> Global___StartSignal:
+        """Signal that the execution gets with its start, in one commit. If an open execution of the same workflow has the id,
+        that one gets it, whatever its version and input are, unless `id_reuse_policy` terminates it. Default: none.
+        """
+
     def __init__(
         self,
         *,
@@ -373,12 +387,39 @@ class StartExecutionRequest(google.protobuf.message.Message):
         input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         request_id: builtins.str = ...,
+        start_delay: google.protobuf.duration_pb2.Duration | None = ...,
+        signal: Global___StartSignal | None = ...,
         id_reuse_policy: Global___IdReusePolicy.ValueType = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["input", b"input"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "id_reuse_policy", b"id_reuse_policy", "input", b"input", "labels", b"labels", "request_id", b"request_id", "version", b"version", "workflow", b"workflow"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["input", b"input", "signal", b"signal", "start_delay", b"start_delay"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "id_reuse_policy", b"id_reuse_policy", "input", b"input", "labels", b"labels", "request_id", b"request_id", "signal", b"signal", "start_delay", b"start_delay", "version", b"version", "workflow", b"workflow"]) -> None: ...
 
 Global___StartExecutionRequest: typing_extensions.TypeAlias = StartExecutionRequest
+
+@typing.final
+class StartSignal(google.protobuf.message.Message):
+    """A signal that comes with a start."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    PAYLOAD_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Required. Name of a signal that the definition declares."""
+    @property
+    def payload(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Payload. Default: JSON `null`."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        payload: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["payload", b"payload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "payload", b"payload"]) -> None: ...
+
+Global___StartSignal: typing_extensions.TypeAlias = StartSignal
 
 @typing.final
 class StartExecutionResponse(google.protobuf.message.Message):
@@ -391,6 +432,7 @@ class StartExecutionResponse(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     CREATED_FIELD_NUMBER: builtins.int
     START_TIME_FIELD_NUMBER: builtins.int
+    SIGNAL_EVENT_NUMBER_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id of the execution."""
     uid: builtins.str
@@ -399,6 +441,8 @@ class StartExecutionResponse(google.protobuf.message.Message):
     """Version that it runs."""
     created: builtins.bool
     """Whether this call, or an earlier one with the same `request_id`, made it."""
+    signal_event_number: builtins.int
+    """Number of the `SignalReceived` event of the call's `signal`; 0 without one."""
     @property
     def start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was started."""
@@ -411,9 +455,10 @@ class StartExecutionResponse(google.protobuf.message.Message):
         version: builtins.str = ...,
         created: builtins.bool = ...,
         start_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        signal_event_number: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["start_time", b"start_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["created", b"created", "id", b"id", "start_time", b"start_time", "uid", b"uid", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created", b"created", "id", b"id", "signal_event_number", b"signal_event_number", "start_time", b"start_time", "uid", b"uid", "version", b"version"]) -> None: ...
 
 Global___StartExecutionResponse: typing_extensions.TypeAlias = StartExecutionResponse
 
@@ -459,6 +504,57 @@ class GetExecutionResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["execution", b"execution"]) -> None: ...
 
 Global___GetExecutionResponse: typing_extensions.TypeAlias = GetExecutionResponse
+
+@typing.final
+class QueryExecutionRequest(google.protobuf.message.Message):
+    """Request for [QueryExecution][orbit.admin.v1.AdminService.QueryExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    QUERY_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id."""
+    uid: builtins.str
+    """Uid; if given, the execution must have it."""
+    query: builtins.str
+    """Required. Name of a query that the definition declares."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        query: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "query", b"query", "uid", b"uid"]) -> None: ...
+
+Global___QueryExecutionRequest: typing_extensions.TypeAlias = QueryExecutionRequest
+
+@typing.final
+class QueryExecutionResponse(google.protobuf.message.Message):
+    """Response to [QueryExecution][orbit.admin.v1.AdminService.QueryExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RESULT_FIELD_NUMBER: builtins.int
+    LAST_EVENT_NUMBER_FIELD_NUMBER: builtins.int
+    last_event_number: builtins.int
+    """Number of the newest event that it knew."""
+    @property
+    def result(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """What the query's template gave."""
+
+    def __init__(
+        self,
+        *,
+        result: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        last_event_number: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["result", b"result"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["last_event_number", b"last_event_number", "result", b"result"]) -> None: ...
+
+Global___QueryExecutionResponse: typing_extensions.TypeAlias = QueryExecutionResponse
 
 @typing.final
 class WaitExecutionRequest(google.protobuf.message.Message):
@@ -879,6 +975,244 @@ class TerminateExecutionResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["event_number", b"event_number"]) -> None: ...
 
 Global___TerminateExecutionResponse: typing_extensions.TypeAlias = TerminateExecutionResponse
+
+@typing.final
+class PauseExecutionRequest(google.protobuf.message.Message):
+    """Request for [PauseExecution][orbit.admin.v1.AdminService.PauseExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id."""
+    uid: builtins.str
+    """Uid; if given, the execution must have it."""
+    reason: builtins.str
+    """Why, for people. At most 1,024 characters."""
+    request_id: builtins.str
+    """Makes the call safe to repeat."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        reason: builtins.str = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "reason", b"reason", "request_id", b"request_id", "uid", b"uid"]) -> None: ...
+
+Global___PauseExecutionRequest: typing_extensions.TypeAlias = PauseExecutionRequest
+
+@typing.final
+class PauseExecutionResponse(google.protobuf.message.Message):
+    """Response to [PauseExecution][orbit.admin.v1.AdminService.PauseExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVENT_NUMBER_FIELD_NUMBER: builtins.int
+    event_number: builtins.int
+    """Number of the `ExecutionPaused` event that holds it."""
+    def __init__(
+        self,
+        *,
+        event_number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["event_number", b"event_number"]) -> None: ...
+
+Global___PauseExecutionResponse: typing_extensions.TypeAlias = PauseExecutionResponse
+
+@typing.final
+class ResumeExecutionRequest(google.protobuf.message.Message):
+    """Request for [ResumeExecution][orbit.admin.v1.AdminService.ResumeExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id."""
+    uid: builtins.str
+    """Uid; if given, the execution must have it."""
+    request_id: builtins.str
+    """Makes the call safe to repeat."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "request_id", b"request_id", "uid", b"uid"]) -> None: ...
+
+Global___ResumeExecutionRequest: typing_extensions.TypeAlias = ResumeExecutionRequest
+
+@typing.final
+class ResumeExecutionResponse(google.protobuf.message.Message):
+    """Response to [ResumeExecution][orbit.admin.v1.AdminService.ResumeExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVENT_NUMBER_FIELD_NUMBER: builtins.int
+    event_number: builtins.int
+    """Number of the `ExecutionResumed` event; 0 if the execution was not paused."""
+    def __init__(
+        self,
+        *,
+        event_number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["event_number", b"event_number"]) -> None: ...
+
+Global___ResumeExecutionResponse: typing_extensions.TypeAlias = ResumeExecutionResponse
+
+@typing.final
+class RetryExecutionRequest(google.protobuf.message.Message):
+    """Request for [RetryExecution][orbit.admin.v1.AdminService.RetryExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id."""
+    uid: builtins.str
+    """Uid; if given, the execution must have it."""
+    request_id: builtins.str
+    """Makes the call safe to repeat."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "request_id", b"request_id", "uid", b"uid"]) -> None: ...
+
+Global___RetryExecutionRequest: typing_extensions.TypeAlias = RetryExecutionRequest
+
+@typing.final
+class RetryExecutionResponse(google.protobuf.message.Message):
+    """Response to [RetryExecution][orbit.admin.v1.AdminService.RetryExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVENT_NUMBER_FIELD_NUMBER: builtins.int
+    event_number: builtins.int
+    """Number of the `ExecutionReopened` event."""
+    def __init__(
+        self,
+        *,
+        event_number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["event_number", b"event_number"]) -> None: ...
+
+Global___RetryExecutionResponse: typing_extensions.TypeAlias = RetryExecutionResponse
+
+@typing.final
+class RerunExecutionRequest(google.protobuf.message.Message):
+    """Request for [RerunExecution][orbit.admin.v1.AdminService.RerunExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class LabelsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    FROM_STEP_FIELD_NUMBER: builtins.int
+    INPUT_FIELD_NUMBER: builtins.int
+    NEW_ID_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id of the execution to repeat."""
+    uid: builtins.str
+    """Uid; if given, the execution must have it."""
+    from_step: builtins.str
+    """Required. Id of the step to begin with, one of those under `steps`. It and all that depend on it run."""
+    new_id: builtins.str
+    """Id of the new execution; as in `StartExecution`. Default: the server makes one; with a `request_id` always the same."""
+    request_id: builtins.str
+    """Makes the call safe to repeat."""
+    @property
+    def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Input. Default: that of the execution to repeat. The schema's defaults are filled in."""
+
+    @property
+    def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Labels, added to those of the execution to repeat; these win. Limits as in `StartExecution`."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        from_step: builtins.str = ...,
+        input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        new_id: builtins.str = ...,
+        labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["input", b"input"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["from_step", b"from_step", "id", b"id", "input", b"input", "labels", b"labels", "new_id", b"new_id", "request_id", b"request_id", "uid", b"uid"]) -> None: ...
+
+Global___RerunExecutionRequest: typing_extensions.TypeAlias = RerunExecutionRequest
+
+@typing.final
+class RerunExecutionResponse(google.protobuf.message.Message):
+    """Response to [RerunExecution][orbit.admin.v1.AdminService.RerunExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    CREATED_FIELD_NUMBER: builtins.int
+    START_TIME_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id of the new execution."""
+    uid: builtins.str
+    """Uid of the new execution."""
+    version: builtins.str
+    """Version that it runs: that of the execution to repeat."""
+    created: builtins.bool
+    """Whether this call, or an earlier one with the same `request_id`, made it; false if an execution with `new_id` was
+    there that is the same rerun.
+    """
+    @property
+    def start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When it was started."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        version: builtins.str = ...,
+        created: builtins.bool = ...,
+        start_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["start_time", b"start_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["created", b"created", "id", b"id", "start_time", b"start_time", "uid", b"uid", "version", b"version"]) -> None: ...
+
+Global___RerunExecutionResponse: typing_extensions.TypeAlias = RerunExecutionResponse
 
 @typing.final
 class ListWorkersRequest(google.protobuf.message.Message):

@@ -63,6 +63,11 @@ class AdminServiceStub(object):
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetExecutionRequest.SerializeToString,
                 response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetExecutionResponse.FromString,
                 _registered_method=True)
+        self.QueryExecution = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/QueryExecution',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionResponse.FromString,
+                _registered_method=True)
         self.WaitExecution = channel.unary_unary(
                 '/orbit.admin.v1.AdminService/WaitExecution',
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.WaitExecutionRequest.SerializeToString,
@@ -102,6 +107,26 @@ class AdminServiceStub(object):
                 '/orbit.admin.v1.AdminService/TerminateExecution',
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.TerminateExecutionRequest.SerializeToString,
                 response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.TerminateExecutionResponse.FromString,
+                _registered_method=True)
+        self.PauseExecution = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/PauseExecution',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.PauseExecutionRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.PauseExecutionResponse.FromString,
+                _registered_method=True)
+        self.ResumeExecution = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/ResumeExecution',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ResumeExecutionRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ResumeExecutionResponse.FromString,
+                _registered_method=True)
+        self.RetryExecution = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/RetryExecution',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RetryExecutionRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RetryExecutionResponse.FromString,
+                _registered_method=True)
+        self.RerunExecution = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/RerunExecution',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionResponse.FromString,
                 _registered_method=True)
         self.ListWorkers = channel.unary_unary(
                 '/orbit.admin.v1.AdminService/ListWorkers',
@@ -151,8 +176,9 @@ class AdminServiceServicer(object):
 
         The same id, workflow and input again: the existing execution, `created = false`, also after its close, unless
         `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
-        Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input that does not fit the schema), `EXECUTION_ALREADY_EXISTS`,
-        `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+        With `signal` an open execution of the same workflow that has the id gets the signal instead.
+        Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
+        `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,6 +186,15 @@ class AdminServiceServicer(object):
 
     def GetExecution(self, request, context):
         """Reads an execution with its steps. Errors: `EXECUTION_NOT_FOUND`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def QueryExecution(self, request, context):
+        """Evaluates a query of the execution's definition on its committed state. Writes nothing; works on closed ones, too.
+
+        Errors: `EXECUTION_NOT_FOUND`, `QUERY_NOT_FOUND` (with the names that there are), `QUERY_FAILED` (with the reason).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -234,6 +269,50 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PauseExecution(self, request, context):
+        """Holds an execution: nothing begins until it is resumed. Writes `ExecutionPaused`.
+
+        Tasks that workers have go on and report; their timeouts and the execution's own go on, too. Queue timeouts, retries
+        and sleeps wait. Pausing it again is OK and changes nothing; a cancel, a terminate or a failure lifts the pause.
+        Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED` (with the state), `EXECUTION_WINDING_DOWN`, `REQUEST_ID_REUSED`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeExecution(self, request, context):
+        """Lets a paused execution go on. Writes `ExecutionResumed`, and what became due meanwhile.
+
+        Resuming one that is not paused is OK and changes nothing.
+        Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED` (with the state), `EXECUTION_WINDING_DOWN`, `REQUEST_ID_REUSED`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryExecution(self, request, context):
+        """Runs a FAILED or TIMED_OUT execution again from where it failed. Writes `ExecutionReopened`.
+
+        Steps that failed, were given up or undone run again, and all that depend on them, with new idempotency keys; of a
+        fan-out only such items. Results of the others stay. The execution's timeout counts anew.
+        Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_NOT_RETRYABLE`, `REQUEST_ID_REUSED`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RerunExecution(self, request, context):
+        """Starts a new execution that repeats another one from a step on. Writes `ExecutionCreated` of the new one.
+
+        Results of steps that do not depend on the step are taken over; they do not run again and are never undone. The
+        other one is not changed, and may be open or closed.
+        Errors: `EXECUTION_NOT_FOUND`, `FIELD_VIOLATION` (no such step, or input that does not fit the schema),
+        `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListWorkers(self, request, context):
         """Lists the sessions of workers. Errors: `PAGE_TOKEN_INVALID`.
         """
@@ -276,6 +355,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetExecutionRequest.FromString,
                     response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetExecutionResponse.SerializeToString,
             ),
+            'QueryExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.QueryExecution,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionResponse.SerializeToString,
+            ),
             'WaitExecution': grpc.unary_unary_rpc_method_handler(
                     servicer.WaitExecution,
                     request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.WaitExecutionRequest.FromString,
@@ -315,6 +399,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.TerminateExecution,
                     request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.TerminateExecutionRequest.FromString,
                     response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.TerminateExecutionResponse.SerializeToString,
+            ),
+            'PauseExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseExecution,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.PauseExecutionRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.PauseExecutionResponse.SerializeToString,
+            ),
+            'ResumeExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeExecution,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ResumeExecutionRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ResumeExecutionResponse.SerializeToString,
+            ),
+            'RetryExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryExecution,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RetryExecutionRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RetryExecutionResponse.SerializeToString,
+            ),
+            'RerunExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.RerunExecution,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionResponse.SerializeToString,
             ),
             'ListWorkers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListWorkers,
@@ -466,6 +570,33 @@ class AdminService(object):
             '/orbit.admin.v1.AdminService/GetExecution',
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetExecutionRequest.SerializeToString,
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def QueryExecution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/QueryExecution',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -682,6 +813,114 @@ class AdminService(object):
             '/orbit.admin.v1.AdminService/TerminateExecution',
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.TerminateExecutionRequest.SerializeToString,
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.TerminateExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseExecution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/PauseExecution',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.PauseExecutionRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.PauseExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeExecution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/ResumeExecution',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.ResumeExecutionRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.ResumeExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryExecution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/RetryExecution',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.RetryExecutionRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.RetryExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RerunExecution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/RerunExecution',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -105,6 +105,22 @@ _AdminServiceGetExecutionType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminServiceQueryExecutionType = typing_extensions.TypeVar(
+    '_AdminServiceQueryExecutionType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
+    ],
+)
+
 _AdminServiceWaitExecutionType = typing_extensions.TypeVar(
     '_AdminServiceWaitExecutionType',
     grpc.UnaryUnaryMultiCallable[
@@ -233,6 +249,70 @@ _AdminServiceTerminateExecutionType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminServicePauseExecutionType = typing_extensions.TypeVar(
+    '_AdminServicePauseExecutionType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.PauseExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.PauseExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.PauseExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.PauseExecutionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.PauseExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.PauseExecutionResponse,
+    ],
+)
+
+_AdminServiceResumeExecutionType = typing_extensions.TypeVar(
+    '_AdminServiceResumeExecutionType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ResumeExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.ResumeExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ResumeExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.ResumeExecutionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ResumeExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.ResumeExecutionResponse,
+    ],
+)
+
+_AdminServiceRetryExecutionType = typing_extensions.TypeVar(
+    '_AdminServiceRetryExecutionType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.RetryExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.RetryExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.RetryExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.RetryExecutionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.RetryExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.RetryExecutionResponse,
+    ],
+)
+
+_AdminServiceRerunExecutionType = typing_extensions.TypeVar(
+    '_AdminServiceRerunExecutionType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.RerunExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.RerunExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.RerunExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
+    ],
+)
+
 _AdminServiceListWorkersType = typing_extensions.TypeVar(
     '_AdminServiceListWorkersType',
     grpc.UnaryUnaryMultiCallable[
@@ -265,7 +345,7 @@ _AdminServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminServiceGetDefinitionType, _AdminServiceListDefinitionsType, _AdminServiceStartExecutionType, _AdminServiceGetExecutionType, _AdminServiceWaitExecutionType, _AdminServiceListExecutionsType, _AdminServiceCountExecutionsType, _AdminServiceListEventsType, _AdminServiceWatchEventsType, _AdminServiceSignalExecutionType, _AdminServiceCancelExecutionType, _AdminServiceTerminateExecutionType, _AdminServiceListWorkersType, _AdminServiceGetServerInfoType]):
+class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminServiceGetDefinitionType, _AdminServiceListDefinitionsType, _AdminServiceStartExecutionType, _AdminServiceGetExecutionType, _AdminServiceQueryExecutionType, _AdminServiceWaitExecutionType, _AdminServiceListExecutionsType, _AdminServiceCountExecutionsType, _AdminServiceListEventsType, _AdminServiceWatchEventsType, _AdminServiceSignalExecutionType, _AdminServiceCancelExecutionType, _AdminServiceTerminateExecutionType, _AdminServicePauseExecutionType, _AdminServiceResumeExecutionType, _AdminServiceRetryExecutionType, _AdminServiceRerunExecutionType, _AdminServiceListWorkersType, _AdminServiceGetServerInfoType]):
     """Deploys definitions, starts executions and looks after them: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
@@ -293,6 +373,10 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
         grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.GetExecutionRequest,
             orbit_api.admin.v1.admin_service_pb2.GetExecutionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.WaitExecutionRequest,
@@ -327,6 +411,22 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
             orbit_api.admin.v1.admin_service_pb2.TerminateExecutionResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.PauseExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.PauseExecutionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.ResumeExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.ResumeExecutionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.RetryExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.RetryExecutionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.RerunExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
             orbit_api.admin.v1.admin_service_pb2.ListWorkersResponse,
         ],
@@ -357,6 +457,10 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
         grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.GetExecutionRequest,
             orbit_api.admin.v1.admin_service_pb2.GetExecutionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.WaitExecutionRequest,
@@ -391,6 +495,22 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
             orbit_api.admin.v1.admin_service_pb2.TerminateExecutionResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.PauseExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.PauseExecutionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.ResumeExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.ResumeExecutionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.RetryExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.RetryExecutionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.RerunExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
             orbit_api.admin.v1.admin_service_pb2.ListWorkersResponse,
         ],
@@ -418,12 +538,19 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
 
     The same id, workflow and input again: the existing execution, `created = false`, also after its close, unless
     `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
-    Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input that does not fit the schema), `EXECUTION_ALREADY_EXISTS`,
-    `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+    With `signal` an open execution of the same workflow that has the id gets the signal instead.
+    Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
+    `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
     """
 
     GetExecution: _AdminServiceGetExecutionType
     """Reads an execution with its steps. Errors: `EXECUTION_NOT_FOUND`."""
+
+    QueryExecution: _AdminServiceQueryExecutionType
+    """Evaluates a query of the execution's definition on its committed state. Writes nothing; works on closed ones, too.
+
+    Errors: `EXECUTION_NOT_FOUND`, `QUERY_NOT_FOUND` (with the names that there are), `QUERY_FAILED` (with the reason).
+    """
 
     WaitExecution: _AdminServiceWaitExecutionType
     """Waits until an execution is closed and returns it; or returns it open once `wait_duration` has passed or the
@@ -467,6 +594,38 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
     Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED` (with the state).
     """
 
+    PauseExecution: _AdminServicePauseExecutionType
+    """Holds an execution: nothing begins until it is resumed. Writes `ExecutionPaused`.
+
+    Tasks that workers have go on and report; their timeouts and the execution's own go on, too. Queue timeouts, retries
+    and sleeps wait. Pausing it again is OK and changes nothing; a cancel, a terminate or a failure lifts the pause.
+    Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED` (with the state), `EXECUTION_WINDING_DOWN`, `REQUEST_ID_REUSED`.
+    """
+
+    ResumeExecution: _AdminServiceResumeExecutionType
+    """Lets a paused execution go on. Writes `ExecutionResumed`, and what became due meanwhile.
+
+    Resuming one that is not paused is OK and changes nothing.
+    Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED` (with the state), `EXECUTION_WINDING_DOWN`, `REQUEST_ID_REUSED`.
+    """
+
+    RetryExecution: _AdminServiceRetryExecutionType
+    """Runs a FAILED or TIMED_OUT execution again from where it failed. Writes `ExecutionReopened`.
+
+    Steps that failed, were given up or undone run again, and all that depend on them, with new idempotency keys; of a
+    fan-out only such items. Results of the others stay. The execution's timeout counts anew.
+    Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_NOT_RETRYABLE`, `REQUEST_ID_REUSED`.
+    """
+
+    RerunExecution: _AdminServiceRerunExecutionType
+    """Starts a new execution that repeats another one from a step on. Writes `ExecutionCreated` of the new one.
+
+    Results of steps that do not depend on the step are taken over; they do not run again and are never undone. The
+    other one is not changed, and may be open or closed.
+    Errors: `EXECUTION_NOT_FOUND`, `FIELD_VIOLATION` (no such step, or input that does not fit the schema),
+    `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+    """
+
     ListWorkers: _AdminServiceListWorkersType
     """Lists the sessions of workers. Errors: `PAGE_TOKEN_INVALID`."""
 
@@ -493,6 +652,10 @@ AdminServiceAsyncStub: typing_extensions.TypeAlias = AdminServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.GetExecutionRequest,
         orbit_api.admin.v1.admin_service_pb2.GetExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.WaitExecutionRequest,
@@ -525,6 +688,22 @@ AdminServiceAsyncStub: typing_extensions.TypeAlias = AdminServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.TerminateExecutionRequest,
         orbit_api.admin.v1.admin_service_pb2.TerminateExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.PauseExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.PauseExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ResumeExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.ResumeExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.RetryExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.RetryExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.RerunExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
@@ -581,8 +760,9 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
 
         The same id, workflow and input again: the existing execution, `created = false`, also after its close, unless
         `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
-        Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input that does not fit the schema), `EXECUTION_ALREADY_EXISTS`,
-        `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+        With `signal` an open execution of the same workflow that has the id gets the signal instead.
+        Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
+        `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
         """
 
     @abc.abstractmethod
@@ -592,6 +772,17 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.GetExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.GetExecutionResponse]]:
         """Reads an execution with its steps. Errors: `EXECUTION_NOT_FOUND`."""
+
+    @abc.abstractmethod
+    def QueryExecution(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse]]:
+        """Evaluates a query of the execution's definition on its committed state. Writes nothing; works on closed ones, too.
+
+        Errors: `EXECUTION_NOT_FOUND`, `QUERY_NOT_FOUND` (with the names that there are), `QUERY_FAILED` (with the reason).
+        """
 
     @abc.abstractmethod
     def WaitExecution(
@@ -673,6 +864,58 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         """Ends an execution at once, without waiting for its tasks. Writes `ExecutionTerminated`.
 
         Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED` (with the state).
+        """
+
+    @abc.abstractmethod
+    def PauseExecution(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.PauseExecutionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.PauseExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.PauseExecutionResponse]]:
+        """Holds an execution: nothing begins until it is resumed. Writes `ExecutionPaused`.
+
+        Tasks that workers have go on and report; their timeouts and the execution's own go on, too. Queue timeouts, retries
+        and sleeps wait. Pausing it again is OK and changes nothing; a cancel, a terminate or a failure lifts the pause.
+        Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED` (with the state), `EXECUTION_WINDING_DOWN`, `REQUEST_ID_REUSED`.
+        """
+
+    @abc.abstractmethod
+    def ResumeExecution(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.ResumeExecutionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.ResumeExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.ResumeExecutionResponse]]:
+        """Lets a paused execution go on. Writes `ExecutionResumed`, and what became due meanwhile.
+
+        Resuming one that is not paused is OK and changes nothing.
+        Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED` (with the state), `EXECUTION_WINDING_DOWN`, `REQUEST_ID_REUSED`.
+        """
+
+    @abc.abstractmethod
+    def RetryExecution(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.RetryExecutionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.RetryExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.RetryExecutionResponse]]:
+        """Runs a FAILED or TIMED_OUT execution again from where it failed. Writes `ExecutionReopened`.
+
+        Steps that failed, were given up or undone run again, and all that depend on them, with new idempotency keys; of a
+        fan-out only such items. Results of the others stay. The execution's timeout counts anew.
+        Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_NOT_RETRYABLE`, `REQUEST_ID_REUSED`.
+        """
+
+    @abc.abstractmethod
+    def RerunExecution(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.RerunExecutionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse]]:
+        """Starts a new execution that repeats another one from a step on. Writes `ExecutionCreated` of the new one.
+
+        Results of steps that do not depend on the step are taken over; they do not run again and are never undone. The
+        other one is not changed, and may be open or closed.
+        Errors: `EXECUTION_NOT_FOUND`, `FIELD_VIOLATION` (no such step, or input that does not fit the schema),
+        `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
         """
 
     @abc.abstractmethod

@@ -602,7 +602,9 @@ class Handlers(google.protobuf.message.Message):
 
     @property
     def on_event(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___EventHandler]:
-        """For signals while the execution runs. At most 100 entries; a signal is taken by the first that fits."""
+        """For signals while the execution runs. At most 100 entries. A signal that no `await` is waiting for is taken by the first
+        that fits.
+        """
 
     def __init__(
         self,

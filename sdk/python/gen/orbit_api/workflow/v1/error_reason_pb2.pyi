@@ -84,6 +84,14 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """FAILED_PRECONDITION: the definition has an `http` step, and no server of this database runs such steps; the metadata
     has the first one. Start a server with `--http-allow`, or use a task.
     """
+    ERROR_REASON_QUERY_NOT_FOUND: _ErrorReason.ValueType  # 27
+    """NOT_FOUND: the definition declares no such query; the metadata has the names that it declares."""
+    ERROR_REASON_QUERY_FAILED: _ErrorReason.ValueType  # 28
+    """FAILED_PRECONDITION: the query cannot be evaluated on the state as it is; the metadata says why."""
+    ERROR_REASON_EXECUTION_NOT_RETRYABLE: _ErrorReason.ValueType  # 29
+    """FAILED_PRECONDITION: the execution cannot be retried: it is not FAILED or TIMED_OUT, another execution has its id,
+    it is a child that its parent no longer waits for, or it is being deleted. The metadata says which, and its state.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of the one `google.rpc.ErrorInfo` in every error, without the prefix
@@ -151,5 +159,13 @@ ERROR_REASON_EXECUTION_QUARANTINED: ErrorReason.ValueType  # 25
 ERROR_REASON_HTTP_DISABLED: ErrorReason.ValueType  # 26
 """FAILED_PRECONDITION: the definition has an `http` step, and no server of this database runs such steps; the metadata
 has the first one. Start a server with `--http-allow`, or use a task.
+"""
+ERROR_REASON_QUERY_NOT_FOUND: ErrorReason.ValueType  # 27
+"""NOT_FOUND: the definition declares no such query; the metadata has the names that it declares."""
+ERROR_REASON_QUERY_FAILED: ErrorReason.ValueType  # 28
+"""FAILED_PRECONDITION: the query cannot be evaluated on the state as it is; the metadata says why."""
+ERROR_REASON_EXECUTION_NOT_RETRYABLE: ErrorReason.ValueType  # 29
+"""FAILED_PRECONDITION: the execution cannot be retried: it is not FAILED or TIMED_OUT, another execution has its id,
+it is a child that its parent no longer waits for, or it is being deleted. The metadata says which, and its state.
 """
 Global___ErrorReason: typing_extensions.TypeAlias = ErrorReason

@@ -64,6 +64,12 @@ class Event(google.protobuf.message.Message):
     SIGNAL_REQUESTED_FIELD_NUMBER: builtins.int
     FAN_OUT_STARTED_FIELD_NUMBER: builtins.int
     FAN_OUT_ENDED_FIELD_NUMBER: builtins.int
+    EXECUTION_PAUSED_FIELD_NUMBER: builtins.int
+    EXECUTION_RESUMED_FIELD_NUMBER: builtins.int
+    CONTINUED_AS_NEW_FIELD_NUMBER: builtins.int
+    RUN_STARTED_FIELD_NUMBER: builtins.int
+    EXECUTION_REOPENED_FIELD_NUMBER: builtins.int
+    EVENT_TAKEN_FIELD_NUMBER: builtins.int
     number: builtins.int
     """Number in the history: 1, 2, 3 … without gaps."""
     @property
@@ -190,6 +196,30 @@ class Event(google.protobuf.message.Message):
     def fan_out_ended(self) -> Global___FanOutEnded:
         """All items of a step with `for_each` have ended."""
 
+    @property
+    def execution_paused(self) -> Global___ExecutionPaused:
+        """The execution is held."""
+
+    @property
+    def execution_resumed(self) -> Global___ExecutionResumed:
+        """The execution goes on."""
+
+    @property
+    def continued_as_new(self) -> Global___ContinuedAsNew:
+        """The run ended, and the next one follows."""
+
+    @property
+    def run_started(self) -> Global___RunStarted:
+        """A run began."""
+
+    @property
+    def execution_reopened(self) -> Global___ExecutionReopened:
+        """A closed execution runs again."""
+
+    @property
+    def event_taken(self) -> Global___EventTaken:
+        """A handler took a signal."""
+
     def __init__(
         self,
         *,
@@ -225,10 +255,16 @@ class Event(google.protobuf.message.Message):
         signal_requested: Global___SignalRequested | None = ...,
         fan_out_started: Global___FanOutStarted | None = ...,
         fan_out_ended: Global___FanOutEnded | None = ...,
+        execution_paused: Global___ExecutionPaused | None = ...,
+        execution_resumed: Global___ExecutionResumed | None = ...,
+        continued_as_new: Global___ContinuedAsNew | None = ...,
+        run_started: Global___RunStarted | None = ...,
+        execution_reopened: Global___ExecutionReopened | None = ...,
+        event_taken: Global___EventTaken | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "delivery_ended", b"delivery_ended", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "parent_told", b"parent_told", "request", b"request", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "delivery_ended", b"delivery_ended", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "number", b"number", "parent_told", b"parent_told", "request", b"request", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["execution_created", "step_scheduled", "step_dispatched", "task_held", "delivery_ended", "attempt_failed", "step_succeeded", "step_failed", "step_skipped", "step_cancelled", "sleep_started", "await_started", "signal_received", "signal_expired", "late_success", "wind_down_started", "execution_succeeded", "execution_failed", "execution_cancelled", "execution_timed_out", "execution_terminated", "woke", "child_requested", "child_started", "child_cancel_sent", "parent_told", "signal_requested", "fan_out_started", "fan_out_ended"] | None: ...
+    def HasField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "continued_as_new", b"continued_as_new", "delivery_ended", b"delivery_ended", "event_taken", b"event_taken", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_paused", b"execution_paused", "execution_reopened", b"execution_reopened", "execution_resumed", b"execution_resumed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "parent_told", b"parent_told", "request", b"request", "run_started", b"run_started", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "continued_as_new", b"continued_as_new", "delivery_ended", b"delivery_ended", "event_taken", b"event_taken", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_paused", b"execution_paused", "execution_reopened", b"execution_reopened", "execution_resumed", b"execution_resumed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "number", b"number", "parent_told", b"parent_told", "request", b"request", "run_started", b"run_started", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["execution_created", "step_scheduled", "step_dispatched", "task_held", "delivery_ended", "attempt_failed", "step_succeeded", "step_failed", "step_skipped", "step_cancelled", "sleep_started", "await_started", "signal_received", "signal_expired", "late_success", "wind_down_started", "execution_succeeded", "execution_failed", "execution_cancelled", "execution_timed_out", "execution_terminated", "woke", "child_requested", "child_started", "child_cancel_sent", "parent_told", "signal_requested", "fan_out_started", "fan_out_ended", "execution_paused", "execution_resumed", "continued_as_new", "run_started", "execution_reopened", "event_taken"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -308,6 +344,8 @@ class ExecutionCreated(google.protobuf.message.Message):
     TRACE_PARENT_FIELD_NUMBER: builtins.int
     PARENT_FIELD_NUMBER: builtins.int
     DEPTH_FIELD_NUMBER: builtins.int
+    BEGIN_TIME_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id of the execution."""
     uid: builtins.str
@@ -340,6 +378,14 @@ class ExecutionCreated(google.protobuf.message.Message):
     def parent(self) -> orbit_api.workflow.v1.execution_pb2.Parent:
         """The unit that asked for it. Absent if a caller started it."""
 
+    @property
+    def begin_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When the first step begins. Absent for at once."""
+
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___StepResult]:
+        """What steps gave in the execution that this one repeats from a step on; they do not run, and are not undone."""
+
     def __init__(
         self,
         *,
@@ -355,11 +401,49 @@ class ExecutionCreated(google.protobuf.message.Message):
         trace_parent: builtins.str = ...,
         parent: orbit_api.workflow.v1.execution_pb2.Parent | None = ...,
         depth: builtins.int = ...,
+        begin_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        results: collections.abc.Iterable[Global___StepResult] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "input", b"input", "parent", b"parent"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["definition_hash", b"definition_hash", "depth", b"depth", "expire_time", b"expire_time", "id", b"id", "input", b"input", "labels", b"labels", "parent", b"parent", "run", b"run", "trace_parent", b"trace_parent", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["begin_time", b"begin_time", "expire_time", b"expire_time", "input", b"input", "parent", b"parent"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["begin_time", b"begin_time", "definition_hash", b"definition_hash", "depth", b"depth", "expire_time", b"expire_time", "id", b"id", "input", b"input", "labels", b"labels", "parent", b"parent", "results", b"results", "run", b"run", "trace_parent", b"trace_parent", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
 
 Global___ExecutionCreated: typing_extensions.TypeAlias = ExecutionCreated
+
+@typing.final
+class StepResult(google.protobuf.message.Message):
+    """What a step gave in an earlier execution."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEP_FIELD_NUMBER: builtins.int
+    OUTPUT_FIELD_NUMBER: builtins.int
+    FAILURE_FIELD_NUMBER: builtins.int
+    SKIPPED_FIELD_NUMBER: builtins.int
+    step: builtins.str
+    """Id of the step."""
+    skipped: Global___StepSkipped.Reason.ValueType
+    """It did not run."""
+    @property
+    def output(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Well, with this output."""
+
+    @property
+    def failure(self) -> orbit_api.workflow.v1.execution_pb2.Failure:
+        """It failed, which its `on_error` allowed."""
+
+    def __init__(
+        self,
+        *,
+        step: builtins.str = ...,
+        output: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        failure: orbit_api.workflow.v1.execution_pb2.Failure | None = ...,
+        skipped: Global___StepSkipped.Reason.ValueType = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["end", b"end", "failure", b"failure", "output", b"output", "skipped", b"skipped"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["end", b"end", "failure", b"failure", "output", b"output", "skipped", b"skipped", "step", b"step"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["end", b"end"]) -> typing.Literal["output", "failure", "skipped"] | None: ...
+
+Global___StepResult: typing_extensions.TypeAlias = StepResult
 
 @typing.final
 class StepScheduled(google.protobuf.message.Message):
@@ -763,11 +847,16 @@ class SignalReceived(google.protobuf.message.Message):
     PAYLOAD_FIELD_NUMBER: builtins.int
     EXPIRE_TIME_FIELD_NUMBER: builtins.int
     SENDER_FIELD_NUMBER: builtins.int
+    HANDLER_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name."""
     sender: builtins.bytes
     """Names the step of another execution that sent it, to know a repeat; 16 bytes, empty if a caller gave it. Kept for
     30 days, of the newest 10,000 such signals.
+    """
+    handler: builtins.str
+    """The `on_event` handler whose `match` held, which takes it unless an `await` does before, for example
+    `on_event:log`. Empty if there is none.
     """
     @property
     def payload(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
@@ -784,9 +873,10 @@ class SignalReceived(google.protobuf.message.Message):
         payload: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
         expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         sender: builtins.bytes = ...,
+        handler: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["expire_time", b"expire_time", "payload", b"payload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["expire_time", b"expire_time", "name", b"name", "payload", b"payload", "sender", b"sender"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["expire_time", b"expire_time", "handler", b"handler", "name", b"name", "payload", b"payload", "sender", b"sender"]) -> None: ...
 
 Global___SignalReceived: typing_extensions.TypeAlias = SignalReceived
 
@@ -1005,7 +1095,7 @@ Global___FanOutEnded: typing_extensions.TypeAlias = FanOutEnded
 
 @typing.final
 class Woke(google.protobuf.message.Message):
-    """A wake-up found nothing due."""
+    """A wake-up found nothing due, or only that a delayed execution may begin."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1162,3 +1252,270 @@ class SignalRequested(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["child_unit", b"child_unit", "execution_id", b"execution_id", "execution_uid", b"execution_uid", "name", b"name", "payload", b"payload", "unit", b"unit"]) -> None: ...
 
 Global___SignalRequested: typing_extensions.TypeAlias = SignalRequested
+
+@typing.final
+class ExecutionPaused(google.protobuf.message.Message):
+    """The execution is held: nothing begins, and queue timeouts, retries and sleeps wait. Tasks that workers have go on and
+    report; their timeouts and the execution's own go on, too.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: builtins.int
+    reason: builtins.str
+    """Reason that the call gave; may be empty."""
+    def __init__(
+        self,
+        *,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["reason", b"reason"]) -> None: ...
+
+Global___ExecutionPaused: typing_extensions.TypeAlias = ExecutionPaused
+
+@typing.final
+class ExecutionResumed(google.protobuf.message.Message):
+    """The execution goes on. Retries and sleeps that became due meanwhile follow at once; queue timeouts count from now."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___ExecutionResumed: typing_extensions.TypeAlias = ExecutionResumed
+
+@typing.final
+class ContinuedAsNew(google.protobuf.message.Message):
+    """A run ended with its `continue_as_new` step. Always the last event of a commit; `RunStarted` follows."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    INPUT_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit of the step."""
+    @property
+    def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Input of the next run, with defaults filled in."""
+
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["input", b"input"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["input", b"input", "unit", b"unit"]) -> None: ...
+
+Global___ContinuedAsNew: typing_extensions.TypeAlias = ContinuedAsNew
+
+@typing.final
+class RunStarted(google.protobuf.message.Message):
+    """A run began. Always the first event of a commit. Nothing before it is needed to know what follows."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EXECUTION_FIELD_NUMBER: builtins.int
+    START_TIME_FIELD_NUMBER: builtins.int
+    SIGNALS_FIELD_NUMBER: builtins.int
+    CALLS_FIELD_NUMBER: builtins.int
+    DELIVERIES_FIELD_NUMBER: builtins.int
+    REPORTS_FIELD_NUMBER: builtins.int
+    deliveries: builtins.int
+    """Newest delivery of any unit of the runs before; those of this run are numbered on from there, so that a report of an
+    older one is known as such.
+    """
+    @property
+    def execution(self) -> Global___ExecutionCreated:
+        """The execution as it began, with the number and the input of this run."""
+
+    @property
+    def start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When the execution was started."""
+
+    @property
+    def signals(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___UntakenSignal]:
+        """Signals that no step of the runs before took, by number."""
+
+    @property
+    def calls(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___RememberedCall]:
+        """Calls of the last 24 hours, oldest first."""
+
+    @property
+    def reports(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AcceptedReport]:
+        """Reports of the runs before that were accepted, the newest, oldest first, to know their repeats."""
+
+    def __init__(
+        self,
+        *,
+        execution: Global___ExecutionCreated | None = ...,
+        start_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        signals: collections.abc.Iterable[Global___UntakenSignal] | None = ...,
+        calls: collections.abc.Iterable[Global___RememberedCall] | None = ...,
+        deliveries: builtins.int = ...,
+        reports: collections.abc.Iterable[Global___AcceptedReport] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["execution", b"execution", "start_time", b"start_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["calls", b"calls", "deliveries", b"deliveries", "execution", b"execution", "reports", b"reports", "signals", b"signals", "start_time", b"start_time"]) -> None: ...
+
+Global___RunStarted: typing_extensions.TypeAlias = RunStarted
+
+@typing.final
+class AcceptedReport(google.protobuf.message.Message):
+    """A worker's report that was accepted."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    DELIVERY_FIELD_NUMBER: builtins.int
+    REPORT_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit."""
+    delivery: builtins.int
+    """Delivery that reported."""
+    report: builtins.bytes
+    """Hash of the report; 16 bytes."""
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        delivery: builtins.int = ...,
+        report: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["delivery", b"delivery", "report", b"report", "unit", b"unit"]) -> None: ...
+
+Global___AcceptedReport: typing_extensions.TypeAlias = AcceptedReport
+
+@typing.final
+class UntakenSignal(google.protobuf.message.Message):
+    """A signal that waits to be taken."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SIGNAL_NUMBER_FIELD_NUMBER: builtins.int
+    SIGNAL_FIELD_NUMBER: builtins.int
+    signal_number: builtins.int
+    """Number of its `SignalReceived` event."""
+    @property
+    def signal(self) -> Global___SignalReceived:
+        """What that event has."""
+
+    def __init__(
+        self,
+        *,
+        signal_number: builtins.int = ...,
+        signal: Global___SignalReceived | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["signal", b"signal"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["signal", b"signal", "signal_number", b"signal_number"]) -> None: ...
+
+Global___UntakenSignal: typing_extensions.TypeAlias = UntakenSignal
+
+@typing.final
+class RememberedCall(google.protobuf.message.Message):
+    """A call that is answered from its event if it comes again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: builtins.int
+    EVENT_NUMBER_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    event_number: builtins.int
+    """Number of the event that records it."""
+    @property
+    def request(self) -> Global___RequestKey:
+        """The call."""
+
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Time of that event."""
+
+    def __init__(
+        self,
+        *,
+        request: Global___RequestKey | None = ...,
+        event_number: builtins.int = ...,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["request", b"request", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["event_number", b"event_number", "request", b"request", "time", b"time"]) -> None: ...
+
+Global___RememberedCall: typing_extensions.TypeAlias = RememberedCall
+
+@typing.final
+class ExecutionReopened(google.protobuf.message.Message):
+    """A closed execution runs again by an operator's retry, the only way out of FAILED and TIMED_OUT."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STEPS_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: builtins.int
+    generation: builtins.int
+    """Generation of the units that run again, from 2. Their idempotency keys differ from those of before."""
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReopenedStep]:
+        """What runs again, in the definition's order: steps that failed or were undone, and all that depend on them."""
+
+    @property
+    def expire_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When the execution's timeout passes, counted anew. Absent without one."""
+
+    def __init__(
+        self,
+        *,
+        steps: collections.abc.Iterable[Global___ReopenedStep] | None = ...,
+        generation: builtins.int = ...,
+        expire_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["expire_time", b"expire_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["expire_time", b"expire_time", "generation", b"generation", "steps", b"steps"]) -> None: ...
+
+Global___ExecutionReopened: typing_extensions.TypeAlias = ExecutionReopened
+
+@typing.final
+class ReopenedStep(google.protobuf.message.Message):
+    """A step that runs again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    ITEMS_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Its own unit, for example `ship` or `on_event:log`."""
+    @property
+    def items(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Which of its items, if it runs again for some of them only; otherwise the whole step does."""
+
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        items: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["items", b"items", "unit", b"unit"]) -> None: ...
+
+Global___ReopenedStep: typing_extensions.TypeAlias = ReopenedStep
+
+@typing.final
+class EventTaken(google.protobuf.message.Message):
+    """A handler took a signal and begins to work on it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNIT_FIELD_NUMBER: builtins.int
+    SIGNAL_NUMBER_FIELD_NUMBER: builtins.int
+    unit: builtins.str
+    """Unit, for example `on_event:log[3]`."""
+    signal_number: builtins.int
+    """Number of the `SignalReceived` event."""
+    def __init__(
+        self,
+        *,
+        unit: builtins.str = ...,
+        signal_number: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["signal_number", b"signal_number", "unit", b"unit"]) -> None: ...
+
+Global___EventTaken: typing_extensions.TypeAlias = EventTaken

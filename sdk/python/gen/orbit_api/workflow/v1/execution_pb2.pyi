@@ -177,13 +177,14 @@ class Execution(google.protobuf.message.Message):
     STEPS_FIELD_NUMBER: builtins.int
     BUFFERED_SIGNALS_FIELD_NUMBER: builtins.int
     PAYLOADS_OMITTED_FIELD_NUMBER: builtins.int
+    BEGIN_TIME_FIELD_NUMBER: builtins.int
     PARENT_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id that the caller chose or the server made. Unique among current executions."""
     uid: builtins.str
     """Id that the server made, never reused. Lower-case UUID."""
     run: builtins.int
-    """Number of the run, from 1."""
+    """Number of the run, from 1; continue-as-new begins the next. In lists 1."""
     workflow: builtins.str
     """Name of the workflow."""
     version: builtins.str
@@ -195,7 +196,7 @@ class Execution(google.protobuf.message.Message):
     cause: Global___Cause.ValueType
     """Why it winds down or wound down."""
     reason: builtins.str
-    """Reason that a cancel or terminate gave."""
+    """Reason that a cancel, a terminate or, while PAUSED, the pause gave."""
     last_event_number: builtins.int
     """Number of the newest event; events are numbered 1, 2, 3 …. 0 in lists."""
     buffered_signals: builtins.int
@@ -239,6 +240,10 @@ class Execution(google.protobuf.message.Message):
         """
 
     @property
+    def begin_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When the first step begins or began, if the start was delayed. Absent in lists."""
+
+    @property
     def parent(self) -> Global___Parent:
         """The unit of another execution that started it and waits for its end. Absent if a caller started it, and in lists."""
 
@@ -265,10 +270,11 @@ class Execution(google.protobuf.message.Message):
         steps: collections.abc.Iterable[Global___StepStatus] | None = ...,
         buffered_signals: builtins.int = ...,
         payloads_omitted: builtins.bool = ...,
+        begin_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         parent: Global___Parent | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["close_time", b"close_time", "expire_time", b"expire_time", "failure", b"failure", "input", b"input", "output", b"output", "parent", b"parent", "start_time", b"start_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["buffered_signals", b"buffered_signals", "cause", b"cause", "close_time", b"close_time", "definition_hash", b"definition_hash", "expire_time", b"expire_time", "failure", b"failure", "id", b"id", "input", b"input", "labels", b"labels", "last_event_number", b"last_event_number", "output", b"output", "parent", b"parent", "payloads_omitted", b"payloads_omitted", "reason", b"reason", "run", b"run", "start_time", b"start_time", "state", b"state", "steps", b"steps", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["begin_time", b"begin_time", "close_time", b"close_time", "expire_time", b"expire_time", "failure", b"failure", "input", b"input", "output", b"output", "parent", b"parent", "start_time", b"start_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["begin_time", b"begin_time", "buffered_signals", b"buffered_signals", "cause", b"cause", "close_time", b"close_time", "definition_hash", b"definition_hash", "expire_time", b"expire_time", "failure", b"failure", "id", b"id", "input", b"input", "labels", b"labels", "last_event_number", b"last_event_number", "output", b"output", "parent", b"parent", "payloads_omitted", b"payloads_omitted", "reason", b"reason", "run", b"run", "start_time", b"start_time", "state", b"state", "steps", b"steps", "uid", b"uid", "version", b"version", "workflow", b"workflow"]) -> None: ...
 
 Global___Execution: typing_extensions.TypeAlias = Execution
 
