@@ -55,8 +55,12 @@ impl Draft {
     /// Whether the next command must wait for the next append.
     pub(super) fn is_full(&self) -> bool {
         // The next run's first event is the first of an append, so that what is before it can be removed in whole rows.
-        let ends_run = self.events.last().is_some_and(|event| matches!(event.kind, EventKind::ContinuedAsNew { .. }));
-        ends_run || self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
+        // Likewise what is taken up again: the store sees to it that its id is still its own.
+        let is_cut =
+            |kind: &EventKind| matches!(kind, EventKind::ContinuedAsNew { .. } | EventKind::ExecutionReopened { .. });
+        self.events.last().is_some_and(|event| is_cut(&event.kind))
+            || self.events.len() >= EVENTS_MAX
+            || self.bytes >= BYTES_MAX
     }
 
     /// The newest kind among its events: whoever reads them must know it.

@@ -77,13 +77,18 @@ impl World {
 
     /// Sends some command to some node, the usual ones more often.
     pub(crate) fn act(&mut self) {
-        let command = match self.random.below(40) {
+        let command = match self.random.below(44) {
             0..=7 => Command::Start,
             8..=11 => Command::Signal,
             12 => Command::Cancel,
             13..=17 => Command::Complete,
             18..=19 => Command::Fail,
             20 => Command::ReportLate,
+            // What is held must go on more often than it is held.
+            37 if self.random.one_in(2) => Command::Pause,
+            37 => Command::Unpause,
+            38 => Command::Unpause,
+            39 if self.random.one_in(2) => Command::Retry,
             21..=27 => Command::Poll,
             28..=29 => Command::Stream,
             30..=32 => Command::Heartbeat,
@@ -140,6 +145,7 @@ impl World {
             Command::Signal => self.signal(server),
             Command::SignalRepeat => self.signal_again(server),
             Command::Cancel | Command::Terminate => self.end(server, command),
+            Command::Pause | Command::Unpause | Command::Retry => self.hold_or_retry(server, command),
             Command::Complete => self.report(server, command, Content::Complete(json(OUTPUT))),
             Command::CompleteWrong => self.report(server, command, Content::Complete(json(WRONG_OUTPUT))),
             Command::Fail => self.report(server, command, Content::Fail),
@@ -298,6 +304,39 @@ impl World {
             return;
         }
         self.send_end(server, command, name, state);
+    }
+
+    fn hold_or_retry(&mut self, server: &Server, command: Command) {
+        let Some((name, state)) = self.some_execution() else { return };
+        let key = self.random.one_in(2).then(|| request(&format!("hold {}", self.random.next()), "1"));
+        let engine = server.engine.clone();
+        Self::send(server, command, Some(state), |desk| async move {
+            let (answer, call) = match command {
+                Command::Pause => (engine.pause(&name, arc("look"), key).await, Call::Pause),
+                Command::Unpause => (engine.resume(&name, key).await, Call::Unpause),
+                _ => (engine.retry(&name, key).await, Call::Retry),
+            };
+            match answer {
+                // It was not paused.
+                Ok(0) => {}
+                Ok(number) => desk.journal(|journal| {
+                    if let Some(uid) = journal.uid_of(name.id.as_str()) {
+                        journal.record(uid, number, call, key);
+                    }
+                }),
+                Err(error) => {
+                    let is_refusal = matches!(
+                        error,
+                        Error::Rejected(
+                            Rejection::ExecutionClosed { .. }
+                                | Rejection::WindingDown { .. }
+                                | Rejection::NotRetryable { .. }
+                        )
+                    );
+                    desk.error(&error, is_refusal);
+                }
+            }
+        });
     }
 
     fn send_end(&mut self, server: &Server, command: Command, name: ExecutionName, state: ExecutionState) {

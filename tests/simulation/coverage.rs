@@ -19,6 +19,10 @@ pub(crate) enum Command {
     SignalRepeat,
     Cancel,
     Terminate,
+    Pause,
+    Unpause,
+    /// A retry of what may have failed.
+    Retry,
     Complete,
     /// A result that breaks the contract.
     CompleteWrong,
@@ -40,7 +44,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Start,
         Self::StartRepeat,
         Self::StartOther,
@@ -48,6 +52,9 @@ impl Command {
         Self::SignalRepeat,
         Self::Cancel,
         Self::Terminate,
+        Self::Pause,
+        Self::Unpause,
+        Self::Retry,
         Self::Complete,
         Self::CompleteWrong,
         Self::Fail,
@@ -217,6 +224,9 @@ fn table() -> Vec<(Command, Of)> {
             | Command::SignalRepeat
             | Command::Cancel
             | Command::Terminate
+            | Command::Pause
+            | Command::Unpause
+            | Command::Retry
             | Command::ReportRepeat
             | Command::ReportLate
             | Command::Get

@@ -59,5 +59,15 @@ pub(crate) fn lines(random: &mut Random) -> String {
         let when = random.pick(&["", "", "", "", ", when: '${ false }'"]);
         lines += &format!("  - {{id: s{step}, {action}, needs: [{}]{on_error}{when}}}\n", needs.join(", "));
     }
+    if random.one_in(4) {
+        let all: Vec<String> = (0..count).map(|step| format!("s{step}")).collect();
+        let when = "when: '${ execution.run < 4 }'";
+        lines += &format!("  - {{id: again, needs: [{}], {when}, continue_as_new: {{}}}}\n", all.join(", "));
+    }
+    if random.one_in(3) {
+        let step = *random.pick(&["task: t@1", "compute: '${ event }'", "task: u@1, on_error: continue"]);
+        lines += "handlers:\n  on_event:\n";
+        lines += &format!("    - {{signal: s, match: '${{ event != 2 }}', step: {{id: h, {step}}}}}\n");
+    }
     lines
 }

@@ -2,7 +2,10 @@
 //!
 //! Whatever was acknowledged must be in the history, then and for ever; whatever was refused must not.
 
-use crate::{definitions::WRONG_OUTPUT, invariants::Histories};
+use crate::{
+    definitions::WRONG_OUTPUT,
+    invariants::{Histories, History},
+};
 use orbit::domain::{
     DeliveryRef, EndReason, Event, EventKind, ExecutionKey, Payload, RefusalReason, ReportOutcome, RequestKey,
     TaskToken, Uid, code,
@@ -27,6 +30,9 @@ pub(crate) enum Call {
     Signal { payload: Payload },
     Cancel,
     Terminate,
+    Pause,
+    Unpause,
+    Retry,
 }
 
 /// All that was acknowledged.
@@ -128,12 +134,16 @@ impl Journal {
             let is_it = match (&event.kind, call) {
                 (EventKind::SignalReceived { payload, .. }, Call::Signal { payload: sent }) => payload == sent,
                 (EventKind::WindDownStarted { .. }, Call::Cancel) => true,
-                (EventKind::ExecutionTerminated { .. }, Call::Terminate) => true,
+                (EventKind::ExecutionTerminated { .. }, Call::Terminate)
+                | (EventKind::ExecutionPaused { .. }, Call::Pause)
+                | (EventKind::ExecutionResumed, Call::Unpause)
+                | (EventKind::ExecutionReopened { .. }, Call::Retry) => true,
                 _ => false,
             };
             assert!(is_it, "{call:?} was said to be {event:?}");
-            // A second cancel is answered with the first one's event.
-            let is_named = request.is_none() || event.request == *request || *call == Call::Cancel;
+            // A second cancel or pause is answered with the first one's event.
+            let is_shared = matches!(call, Call::Cancel | Call::Pause);
+            let is_named = request.is_none() || event.request == *request || is_shared;
             assert!(is_named, "{event:?} does not carry {request:?}");
         }
         for history in histories.all() {
@@ -179,7 +189,8 @@ impl Journal {
                     "{content:?} of {of:?} was refused ({reason:?}) and counts"
                 );
                 if reason == RefusalReason::ExecutionClosed {
-                    assert!(histories.by_uid(token.uid).is_some_and(|history| history.row.state.is_closed()));
+                    let was_closed = |history: &History| history.row.state.is_closed() || history.was_reopened();
+                    assert!(histories.by_uid(token.uid).is_some_and(was_closed));
                 }
             }
         }

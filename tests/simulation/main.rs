@@ -1,7 +1,7 @@
 //! The engine on the memory store, on one thread, in time that only a test moves.
 //!
-//! - [`executions`], [`workers`], [`presence`], [`retention`], [`faults`] and [`poison`] tell one story each: what a caller or a worker
-//!   sees.
+//! - [`executions`], [`repair`], [`workers`], [`presence`], [`retention`], [`faults`] and [`poison`] tell one story each:
+//!   what a caller or a worker sees.
 //! - [`cluster`] and [`nodes`] do so of several nodes on one store: the one of what nodes do for each other, the other
 //!   of what each of them answers (once on PostgreSQL, in real time).
 //! - [`runs`] are random: a [`world`] outlives its servers, [`commands`] are sent into [`definitions`] made up for the
@@ -28,6 +28,7 @@ mod poison;
 mod postgres;
 mod presence;
 mod random;
+mod repair;
 mod retention;
 mod runs;
 mod steady;

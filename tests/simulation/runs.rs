@@ -280,6 +280,9 @@ fn look_and_help(world: &mut World, id: &str) -> Standing {
     world.shared().journal.signal_sent(id);
     world.ask(&server, async move {
         let standing = engine.execution(&name).await.unwrap();
+        if standing.state.is_paused() {
+            let _ = engine.resume(&name, None).await;
+        }
         if standing.state.steps().any(|step| step.state == StepState::Awaiting) {
             let _ = engine.signal(&name, Arc::from("s"), json("2"), None, None).await;
         }

@@ -162,8 +162,10 @@ impl<'a> Decision<'a> {
 
     /// Whether another piece of work fits into this decision.
     fn has_room(&self) -> bool {
-        // Nothing of the next run stands in the same append as the end of this one.
-        let is_cut = self.state.is_between_runs();
+        // Nothing of the next run stands in the same append as the end of this one. What is taken up again is so in an
+        // append of its own, so that its row says for a moment that it is open, which the store makes sure of.
+        let is_reopened = matches!(self.events.last(), Some(Event { kind: EventKind::ExecutionReopened { .. }, .. }));
+        let is_cut = self.state.is_between_runs() || is_reopened;
         !is_cut && self.events.len() + WORK_EVENTS_MAX <= EVENTS_MAX && self.bytes + WORK_BYTES_MAX <= BYTES_MAX
     }
 }

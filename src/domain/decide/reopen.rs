@@ -2,6 +2,7 @@
 //!
 //! - What runs again is told by [`State::to_reopen`](crate::domain::State); it does so as a new generation, with attempts
 //!   from 1 and other idempotency keys. Reports of older generations never count.
+//! - It is a decision of its own: what runs again begins with the next one.
 //! - The execution's timeout counts anew. What others have made of its end stands in the way: see [`Obstacle`].
 
 use super::Decision;

@@ -17,6 +17,14 @@ fn retry() -> Command {
     Command::Retry { obstacle: None, request: None }
 }
 
+/// Retries, and lets begin what runs again: a decision of its own.
+fn again(run: &mut Run, second: f64) -> Vec<String> {
+    let mut lines = run.at(second, retry());
+    assert!(run.state.work_due_now());
+    lines.extend(run.at(second, wake()));
+    lines
+}
+
 fn done(run: &mut Run, second: f64, unit: &str, delivery: u32) -> Vec<String> {
     run.at(second, dispatch(unit));
     run.at(second, complete(unit, delivery, &delivery.to_string()))
@@ -40,7 +48,7 @@ fn failed() -> Run {
 #[test]
 fn what_failed_or_was_undone_runs_again_and_what_depends_on_it() {
     let mut run = failed();
-    assert_eq!(run.at(50.0, retry()), ["REOPENED 2: a b c until 150", "a scheduled 1 null"]);
+    assert_eq!(again(&mut run, 50.0), ["REOPENED 2: a b c until 150", "a scheduled 1 null"]);
     assert_eq!((run.state.phase(), run.state.close_time(), run.state.cause()), (Phase::Running, None, None));
     done(&mut run, 51.0, "a", 2);
     done(&mut run, 52.0, "b", 2);
@@ -53,7 +61,7 @@ fn what_was_not_undone_keeps_its_result() {
     let mut run = Run::start(&lines, "{}");
     done(&mut run, 1.0, "a", 1);
     fails(&mut run, 2.0, "b", 1);
-    assert_eq!(run.at(3.0, retry()), ["REOPENED 2: b c until 103", "b scheduled 1 null"]);
+    assert_eq!(again(&mut run, 3.0), ["REOPENED 2: b c until 103", "b scheduled 1 null"]);
 }
 
 #[test]
@@ -61,7 +69,7 @@ fn attempts_begin_anew_with_another_key_and_older_reports_do_not_count() {
     let mut run = Run::start(SAGA, "{}");
     let first = run.dispatch_at(1.0, "a", WIDE);
     run.at(2.0, fail_for_good("a", 1, "X"));
-    assert_eq!(run.at(3.0, retry())[0], "REOPENED 2: a b c until 103");
+    assert_eq!(again(&mut run, 3.0)[0], "REOPENED 2: a b c until 103");
     let second = run.dispatch_at(4.0, "a", WIDE);
     assert_ne!(first.idempotency_key, second.idempotency_key);
     assert_eq!((second.attempt, second.redelivery, second.reference.delivery), (1, false, 2));
@@ -73,12 +81,12 @@ fn attempts_begin_anew_with_another_key_and_older_reports_do_not_count() {
 #[test]
 fn it_can_fail_and_be_undone_again() {
     let mut run = failed();
-    run.at(50.0, retry());
+    again(&mut run, 50.0);
     done(&mut run, 51.0, "a", 2);
     let lines = fails(&mut run, 52.0, "b", 2);
     assert_eq!(lines.last().unwrap(), "compensate:a scheduled 1 null");
     assert_eq!(done(&mut run, 53.0, "compensate:a", 2).last().unwrap(), "FAILED X");
-    assert_eq!(run.at(60.0, retry())[0], "REOPENED 3: a b c until 160");
+    assert_eq!(again(&mut run, 60.0)[0], "REOPENED 3: a b c until 160");
 }
 
 #[test]
@@ -91,7 +99,7 @@ steps:
     let mut run = Run::start(lines, "{}");
     fails(&mut run, 1.0, "a", 1);
     fails(&mut run, 2.0, "b", 1);
-    assert_eq!(run.at(3.0, retry()), ["REOPENED 2: b", "b scheduled 1 null"]);
+    assert_eq!(again(&mut run, 3.0), ["REOPENED 2: b", "b scheduled 1 null"]);
 }
 
 #[test]
@@ -110,7 +118,7 @@ result: '${ steps.b.output }'
     assert_eq!(run.at(3.0, complete("a[1]", 1, "20")).last().unwrap(), "FAILED X");
     // The third failed, the fourth was dropped, the fifth had not begun.
     assert_eq!(
-        run.at(4.0, retry()),
+        again(&mut run, 4.0),
         ["REOPENED 2: a[2, 3, 4] b", "a[2] scheduled 1 3", "a[3] scheduled 1 4", "a[4] scheduled 1 5"]
     );
     done(&mut run, 5.0, "a[4]", 2);
@@ -132,7 +140,7 @@ result: '${ steps.a.output }'
     fails(&mut run, 3.0, "b", 1);
     done(&mut run, 4.0, "compensate:a[1]", 1);
     done(&mut run, 5.0, "compensate:a[0]", 1);
-    assert_eq!(run.at(6.0, retry())[0], "REOPENED 2: a[0, 1] b");
+    assert_eq!(again(&mut run, 6.0)[0], "REOPENED 2: a[0, 1] b");
     done(&mut run, 7.0, "a[0]", 2);
     done(&mut run, 7.0, "a[1]", 2);
     assert_eq!(done(&mut run, 8.0, "b", 2).last().unwrap(), "SUCCEEDED [2,2]");
@@ -142,7 +150,7 @@ result: '${ steps.a.output }'
 fn a_timed_out_execution_gets_its_time_anew() {
     let mut run = Run::start(SAGA, "{}");
     assert_eq!(run.at(100.0, wake()).last().unwrap(), "TIMED_OUT");
-    assert_eq!(run.at(500.0, retry()), ["REOPENED 2: a b c until 600", "a scheduled 1 null"]);
+    assert_eq!(again(&mut run, 500.0), ["REOPENED 2: a b c until 600", "a scheduled 1 null"]);
     assert_eq!(run.state.deadline(), Some(at(600.0)));
 }
 
@@ -157,7 +165,7 @@ handlers: {on_event: [{signal: s, step: {id: log, task: t@1, input: '${ event }'
     run.at(1.0, signal("s", "2"));
     fails(&mut run, 2.0, "a", 1);
     assert_eq!(
-        run.at(3.0, retry()),
+        again(&mut run, 3.0),
         ["REOPENED 2: a on_event:log[0]", "a scheduled 1 null", "on_event:log[0] scheduled 1 1"]
     );
     assert_eq!(done(&mut run, 4.0, "on_event:log[0]", 2)[1], "on_event:log[1] takes 6");
@@ -195,7 +203,7 @@ fn a_rerun_takes_over_what_does_not_depend_on_the_step() {
     assert_eq!(rerun.lines(), ["created 7", "b scheduled 1 null"]);
     // What was taken over is neither undone nor irreversible.
     assert_eq!(fails(&mut rerun, 3.0, "b", 1).last().unwrap(), "FAILED X");
-    assert_eq!(rerun.at(4.0, retry())[0], "REOPENED 2: b c until 104");
+    assert_eq!(again(&mut rerun, 4.0)[0], "REOPENED 2: b c until 104");
 }
 
 #[test]
