@@ -15,6 +15,7 @@ mod error;
 mod event;
 mod execution;
 mod exit;
+mod explain;
 mod history;
 mod input;
 mod list;
@@ -66,6 +67,7 @@ enum Command {
     Deploy(definition::Deploy),
     Start(start::Start),
     Get(execution::Get),
+    Explain(explain::Explain),
     #[command(visible_alias = "ls")]
     List(list::List),
     History(history::History),
@@ -129,6 +131,7 @@ fn run(command: Command, output: Output) -> Result<(), Error> {
         Command::Deploy(deploy) => call(deploy.run(output)),
         Command::Start(start) => call(start.run(output)),
         Command::Get(get) => call(get.run(output)),
+        Command::Explain(explain) => call(explain.run(output)),
         Command::List(list) => call(list.run(output)),
         Command::History(history) => call(history.run(output)),
         Command::Signal(signal) => call(signal.run(output)),

@@ -1,6 +1,6 @@
 //! Columns of text for people.
 
-use super::output::{Tone, paint};
+use super::output::{Output, Tone, paint};
 
 /// Rows under headers, or `name  value` lines without them.
 #[derive(Debug, Default)]
@@ -20,6 +20,11 @@ impl Cell {
     /// A field that looks like what it says.
     pub(super) fn toned(tone: Tone, text: impl Into<String>) -> Self {
         Self { text: text.into(), tone }
+    }
+
+    /// The field in its colour, without a table around it.
+    pub(super) fn painted(&self, output: Output) -> String {
+        output.paint(self.tone, &shown(&self.text))
     }
 }
 
@@ -77,7 +82,7 @@ impl Table {
 }
 
 /// What comes from others must not move the cursor or break the table.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -8,6 +8,7 @@ pub mod decide;
 pub mod definition;
 mod effect;
 mod event;
+pub mod explain;
 mod failure;
 mod ids;
 pub(crate) mod json;

@@ -22,6 +22,7 @@ mod timer;
 mod unit;
 mod units;
 mod view;
+mod waits;
 mod work;
 
 pub(in crate::domain) use fan_out::{Group, NotItems, places};

@@ -326,7 +326,7 @@ impl Core {
 
     /// Reads events from the store: at most `limit`, and no more commits once there is a page of bytes. The store
     /// counts a large payload as its digest, so what it gives may be far more than a page.
-    async fn events_after(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
+    pub(super) async fn events_after(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
         let rows = self.store.history(key, after, limit, PAGE_BYTES_MAX).await.map_err(Error::Store)?;
         let (mut events, mut bytes) = (Vec::new(), 0);
         for row in &rows {

@@ -18,6 +18,7 @@ mod definitions;
 mod dispatch;
 mod draft;
 mod executions;
+mod explain;
 mod http;
 mod lists;
 mod load;
@@ -38,6 +39,7 @@ pub use call::{
     RerunExecution, Standing, StartExecution, Started, Task,
 };
 pub use dispatch::Granter;
+pub use explain::Explained;
 pub use start::input_digest;
 pub use workers::Outlet;
 

@@ -73,7 +73,7 @@ impl Session {
     }
 
     /// When it was last heard of, and what of that is in its row.
-    fn contact(&self) -> (Timestamp, Timestamp) {
+    pub(super) fn contact(&self) -> (Timestamp, Timestamp) {
         let inner = self.lock();
         (inner.contact, inner.written)
     }

@@ -7,6 +7,7 @@
 pub mod canonical;
 pub mod event;
 pub mod execution;
+pub mod explanation;
 pub mod field;
 pub mod filter;
 pub mod page;

@@ -10,6 +10,7 @@
 
 mod definitions;
 mod executions;
+mod explain;
 mod harness;
 mod health;
 mod history;

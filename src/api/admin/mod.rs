@@ -3,6 +3,7 @@
 mod change;
 mod definition;
 mod execution;
+mod explain;
 mod history;
 mod rerun;
 mod server_info;
@@ -74,6 +75,13 @@ impl AdminService for Admin {
         request: Request<proto::QueryExecutionRequest>,
     ) -> Result<Response<proto::QueryExecutionResponse>, Status> {
         self.calls.read("QueryExecution", execution::query(&self.engine, request.into_inner())).await
+    }
+
+    async fn explain_execution(
+        &self,
+        request: Request<proto::ExplainExecutionRequest>,
+    ) -> Result<Response<proto::ExplainExecutionResponse>, Status> {
+        self.calls.read("ExplainExecution", explain::explain(&self.engine, request.into_inner())).await
     }
 
     async fn wait_execution(

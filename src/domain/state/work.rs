@@ -48,7 +48,7 @@ impl State {
     }
 
     /// The unit that is undone next: the one that ended last. Nothing is once what cannot be undone may have happened.
-    fn next_undo(&self) -> Option<UnitKey> {
+    pub(super) fn next_undo(&self) -> Option<UnitKey> {
         let last = self.indexes.undo.last().map(|(_, key)| *key);
         last.filter(|_| self.indexes.irreversible == 0 && !self.handlers_began())
     }

@@ -4,7 +4,7 @@ use super::{
     Place,
     waiter::{Parked, Reservation, Waiter, WaiterId},
 };
-use crate::domain::{Claimant, Timestamp};
+use crate::domain::{Claimant, SessionId, Timestamp};
 use crate::engine::{call::Task, membership::Membership};
 use crate::store::{ExecutionKey, Pool, ReadyRow, ReadyUnit};
 use std::{
@@ -356,6 +356,13 @@ impl Dispatch {
     #[cfg(test)]
     pub(in crate::engine) fn known_pools(&self) -> usize {
         self.lock().shelves.len()
+    }
+
+    /// The sessions that could take a task at once.
+    pub(in crate::engine) fn asking(&self) -> BTreeSet<SessionId> {
+        let all = self.lock();
+        let free = all.waiters.values().filter(|waiter| waiter.credits > 0);
+        free.map(|waiter| waiter.claimant.session_id).collect()
     }
 
     /// How many polls and streams wait, and how many rows the windows hold: for metrics.

@@ -96,6 +96,7 @@ service! {
         get_definition(GetDefinitionRequest) -> GetDefinitionResponse;
         list_definitions(ListDefinitionsRequest) -> ListDefinitionsResponse;
         query_execution(QueryExecutionRequest) -> QueryExecutionResponse;
+        explain_execution(ExplainExecutionRequest) -> ExplainExecutionResponse;
         wait_execution(WaitExecutionRequest) -> WaitExecutionResponse;
         list_executions(ListExecutionsRequest) -> ListExecutionsResponse;
         count_executions(CountExecutionsRequest) -> CountExecutionsResponse;

@@ -8,6 +8,7 @@ mod cancel;
 mod compensation;
 mod course;
 mod event;
+mod explain;
 mod fan_out;
 mod flow;
 mod handler;
@@ -406,6 +407,7 @@ impl Run {
         assert!(now.is_empty() || !self.state.is_held(), "nothing waits for a worker while it is held");
         let lives = |unit: &Unit| self.state.find(unit).is_some_and(|key| self.state.is_live(key.step));
         assert!(now.keys().all(lives), "only what may go on waits for a worker");
+        self.hold_explained();
         // Nothing is due once it is closed, and everything has ended.
         if self.state.is_closed() {
             assert_eq!(self.state.deadline(), None);
@@ -418,6 +420,28 @@ impl Run {
             }));
         } else {
             assert!(self.state.close_time().is_none());
+        }
+    }
+
+    /// What it waits for is told: something always, and every step that has not ended.
+    fn hold_explained(&self) {
+        let explanation = self.state.explain(self.state.last_time());
+        assert!(!explanation.waits.is_empty(), "there is something that it waits for, or it is closed");
+        let is_told =
+            |step: &StepStatus<'_>| explanation.waits.iter().any(|wait| wait.unit.as_ref() == Some(step.step));
+        let has_room = explanation.more == 0 && !self.state.work_due_now();
+        for step in self.state.steps().filter(|_| has_room) {
+            match step.state {
+                StepState::Pending
+                | StepState::Scheduled
+                | StepState::Running
+                | StepState::BackingOff
+                | StepState::Sleeping
+                | StepState::Awaiting => assert!(is_told(&step), "what {} waits for: {explanation:?}", step.step),
+                StepState::Succeeded | StepState::Failed | StepState::Skipped | StepState::Cancelled => {
+                    assert!(!is_told(&step), "{} has ended: {explanation:?}", step.step);
+                }
+            }
         }
     }
 }

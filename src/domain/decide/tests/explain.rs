@@ -1,0 +1,247 @@
+//! What an execution waits for, one case for each way of waiting.
+
+use super::*;
+use crate::domain::explain::{Reason, WAITS_MAX, Wait};
+use crate::domain::state::Status;
+
+/// One task.
+const TASK: &str = "tasks: {t@1: {}, u@1: {}}\nsignals: {s: {}}\nsteps:\n  - {id: a, task: t@1";
+
+fn explained(run: &Run, second: f64) -> Vec<Wait> {
+    run.state.explain(at(second)).waits
+}
+
+/// Each wait as a line: unit, sentence, since, until, in seconds.
+fn told(run: &Run, second: f64) -> Vec<String> {
+    let seconds = |name: &str, time: Option<Timestamp>| {
+        time.map_or(String::new(), |time| format!(", {name} {}", (time.as_micros() - START) / 1_000_000))
+    };
+    let line = |wait: &Wait| {
+        let unit = wait.unit.as_ref().map_or(String::new(), |unit| format!("{unit} "));
+        format!("{unit}{}{}{}", wait.sentence(), seconds("since", wait.since), seconds("until", wait.until))
+    };
+    explained(run, second).iter().map(line).collect()
+}
+
+#[test]
+fn a_task_waits_for_a_worker_of_its_queue_contract_and_language() {
+    let run = Run::start(&format!("{TASK}, queue: q, language: go, queue_timeout: 9s}}"), "{}");
+    assert_eq!(told(&run, 1.0), ["a waits for a worker that does t@1 in go in queue \"q\", since 0, until 9"]);
+    let Reason::Worker(task) = &explained(&run, 1.0)[0].reason else { panic!("it waits for a worker") };
+    assert_eq!((&*task.queue, &*task.contract, task.language.as_deref()), ("q", "t@1", Some("go")));
+    assert_eq!((task.priority, task.attempt, &task.supply), (3, 1, &None));
+}
+
+#[test]
+fn a_task_is_at_its_worker() {
+    let mut run = Run::start(&format!("{TASK}, timeout: 50s, heartbeat_timeout: 40s}}"), "{}");
+    run.at(2.0, dispatch("a"));
+    let line = "a is at worker \"w\" (attempt 1, delivery 1)";
+    assert_eq!(told(&run, 3.0), [format!("{line}, which is not yet known to hold it, since 2, until 52")]);
+    run.at(4.0, hold("a", 1));
+    assert_eq!(told(&run, 5.0), [format!("{line}, since 2, until 52")]);
+    let Reason::AtWorker(task) = &explained(&run, 5.0)[0].reason else { panic!("it is at a worker") };
+    assert_eq!((task.held, task.stops, task.expire_time), (true, false, Some(at(52.0))));
+    assert_eq!(task.heartbeat_timeout, Some(span(40.0)));
+    run.at(6.0, cancel());
+    assert_eq!(
+        told(&run, 7.0),
+        [
+            "winds down for a cancel: 1 unit is still out, until 36".to_owned(),
+            format!("{line}; it is asked to stop, since 2, until 36")
+        ]
+    );
+}
+
+#[test]
+fn a_task_pauses_before_its_next_attempt() {
+    let mut run = Run::start(&format!("{TASK}, retry: {{initial_interval: 8s, jitter: 0}}}}"), "{}");
+    run.at(1.0, dispatch("a"));
+    run.at(2.0, fail("a", 1, "BROKEN"));
+    assert_eq!(told(&run, 3.0), ["a pauses before attempt 2, since attempt 1 failed with BROKEN (it broke), until 10"]);
+}
+
+#[test]
+fn a_step_sleeps() {
+    let run = Run::start("steps:\n  - {id: a, sleep: {for: 7s}}", "{}");
+    assert_eq!(told(&run, 1.0), ["a sleeps, until 7"]);
+}
+
+#[test]
+fn a_step_waits_for_a_signal() {
+    let lines = "signals: {s: {}}\nsteps:\n  - {id: a, await: {signal: s, match: '${ signal > 5 }', timeout: 9s}}";
+    let mut run = Run::start(lines, "{}");
+    assert_eq!(told(&run, 1.0), ["a waits for signal \"s\" that fits its `match`, until 9"]);
+    run.at(1.0, signal("s", "1"));
+    run.at(1.0, signal("s", "2"));
+    let text = "a waits for signal \"s\" that fits its `match`; 2 have come and did not fit, until 9";
+    assert_eq!(told(&run, 1.0), [text]);
+    assert_eq!(explained(&run, 1.0)[0].hint("e"), "`orbit signal e s` gives it the signal");
+}
+
+#[test]
+fn a_fan_out_waits_for_its_items_and_says_what_holds_more_back() {
+    let lines = "tasks: {t@1: {}}\nsteps:\n  - {id: a, for_each: [1, 2, 3], max_parallel: 2, task: t@1, on_error: continue, retry: {max_attempts: 1}}";
+    let mut run = Run::start(lines, "{}");
+    run.at(1.0, dispatch("a[0]"));
+    run.at(1.0, fail("a[0]", 1, "E"));
+    assert_eq!(
+        told(&run, 2.0),
+        [
+            "a goes through 3 items: 3 begun, 2 not ended, 1 failed",
+            "a[1] waits for a worker that does t@1 in queue \"default\", since 0",
+            "a[2] waits for a worker that does t@1 in queue \"default\", since 1"
+        ]
+    );
+    let run = Run::start(lines, "{}");
+    let first =
+        "a goes through 3 items: 2 begun, 2 not ended; the next one begins when one ends, since 2 may run at once";
+    assert_eq!(told(&run, 2.0)[0], first);
+}
+
+#[test]
+fn a_step_waits_for_other_steps() {
+    let names: Vec<String> = (0..12).map(|step| format!("s{step}")).collect();
+    let mut lines = String::from("steps:\n");
+    for name in &names {
+        lines += &format!("  - {{id: {name}, sleep: {{for: 9s}}}}\n");
+    }
+    lines +=
+        &format!("  - {{id: b, compute: 1, needs: [{}]}}\n  - {{id: c, compute: 1, needs: [s0]}}\n", names.join(", "));
+    let run = Run::start(&lines, "{}");
+    let told = told(&run, 1.0);
+    assert_eq!(told[12..], ["b waits for s0, s1, s2, s3, s4, s5, s6, s7, s8, s9 and 2 more", "c waits for s0"]);
+}
+
+#[test]
+fn a_wind_down_says_what_it_waits_for() {
+    let lines = "tasks: {t@1: {}, u@1: {}, n@1: {}}
+steps:
+  - {id: a, task: t@1, compensate: {task: u@1}}
+  - {id: b, task: t@1, compensate: {task: u@1}}
+  - {id: c, needs: [a, b], fail: {code: NO}}
+handlers:
+  failure:
+    - {id: one, task: n@1}
+    - {id: two, needs: [one], task: n@1}
+";
+    let mut run = Run::start(lines, "{}");
+    for unit in ["a", "b"] {
+        run.at(1.0, dispatch(unit));
+        run.at(1.0, complete(unit, 1, "1"));
+    }
+    let waits = |unit: &str, contract: &str, since: u32| {
+        format!("{unit} waits for a worker that does {contract} in queue \"default\", since {since}")
+    };
+    let undoing = "winds down for a failure: a unit is being undone, 1 more follows".to_owned();
+    let blocked = "failure:two waits for failure:one".to_owned();
+    assert_eq!(told(&run, 2.0), [undoing, waits("compensate:b", "u@1", 1), blocked.clone()]);
+    run.at(3.0, dispatch("compensate:b"));
+    run.at(3.0, complete("compensate:b", 1, "1"));
+    assert_eq!(told(&run, 3.0)[0], "winds down for a failure: the last unit is being undone");
+    run.at(4.0, dispatch("compensate:a"));
+    run.at(4.0, complete("compensate:a", 1, "1"));
+    let handling = "winds down for a failure: its handlers of failure run".to_owned();
+    assert_eq!(told(&run, 5.0), [handling, waits("failure:one", "n@1", 4), blocked]);
+}
+
+#[test]
+fn a_paused_execution_says_so_and_what_would_go_on() {
+    let lines = "tasks: {t@1: {}}
+steps:
+  - {id: a, task: t@1, queue_timeout: 9s}
+  - {id: b, task: t@1}
+  - {id: c, sleep: {for: 9s}}
+  - {id: d, needs: [b], compute: 1}
+";
+    let mut run = Run::start(lines, "{}");
+    run.at(1.0, dispatch("b"));
+    run.at(2.0, Command::Pause { reason: arc("look"), request: None });
+    run.at(3.0, complete("b", 1, "1"));
+    let held = "waits until the execution goes on";
+    assert_eq!(
+        told(&run, 4.0),
+        ["is paused: look".to_owned(), format!("a {held}, since 0"), "c sleeps".to_owned(), format!("d {held}")]
+    );
+    assert_eq!(explained(&run, 4.0)[0].hint("e"), "`orbit resume e` lets it go on");
+}
+
+#[test]
+fn a_delayed_start_says_until_when() {
+    let start = Start { delay: Some(span(30.0)), ..a_start("{}") };
+    let run = Run::start_with("steps:\n  - {id: a, compute: 1}", start);
+    assert_eq!(
+        told(&run, 1.0),
+        ["begins later, since its start was delayed, since 0, until 30", "a waits until the execution goes on"]
+    );
+}
+
+#[test]
+fn a_step_that_ends_the_run_waits_for_the_handlers_of_signals() {
+    let lines = "tasks: {t@1: {}}
+signals: {note: {}}
+steps:
+  - {id: a, sleep: {for: 5s}}
+  - {id: again, needs: [a], when: '${ execution.run < 2 }', continue_as_new: {}}
+handlers: {on_event: [{signal: note, step: {id: log, task: t@1}}]}
+";
+    let mut run = Run::start(lines, "{}");
+    run.at(1.0, signal("note", "1"));
+    run.at(5.0, wake());
+    let log = "on_event:log[0] waits for a worker that does t@1 in queue \"default\", since 1";
+    assert_eq!(told(&run, 6.0), [log, "again waits for on_event:log[0]"]);
+}
+
+#[test]
+fn what_is_due_and_not_done_is_told() {
+    let run = Run::start("steps:\n  - {id: a, sleep: {for: 7s}}", "{}");
+    assert_eq!(told(&run, 8.0), ["has something due that the server is about to do, since 7", "a sleeps, until 7"]);
+    let many: String = (0..1_500).map(|step| format!("  - {{id: s{step}, compute: 1}}\n")).collect();
+    let run = Run::start(&format!("steps:\n{many}"), "{}");
+    assert_eq!(told(&run, 0.0), ["has something due that the server is about to do, since 0"]);
+}
+
+#[test]
+fn what_is_closed_waits_for_nothing() {
+    let mut run = Run::start(&format!("{TASK}}}"), "{}");
+    run.at(3.0, terminate());
+    assert_eq!(told(&run, 9.0), ["is closed (TERMINATED), since 3"]);
+}
+
+#[test]
+fn what_was_set_aside_says_why() {
+    let explanation = crate::domain::explain::Explanation::of_quarantine(arc("row 7 is cut"));
+    assert_eq!(explanation.waits[0].sentence(), "is set aside, since its stored data is damaged: row 7 is cut");
+}
+
+#[test]
+fn of_many_waits_the_first_are_listed_and_the_others_counted() {
+    let items = vec!["0"; 250].join(",");
+    let run = Run::start(&format!("{TASK}, for_each: [{items}]}}\n  - {{id: b, needs: [a], compute: 1}}"), "{}");
+    let explanation = run.state.explain(at(1.0));
+    assert_eq!((explanation.waits.len(), explanation.more), (WAITS_MAX, 252 - WAITS_MAX));
+}
+
+/// The case above that shows a unit of this status. A new status does not compile without one.
+fn case_of(status: Status) -> Option<fn()> {
+    match status {
+        Status::Pending => Some(a_step_waits_for_other_steps),
+        Status::Waiting { .. } => Some(a_task_waits_for_a_worker_of_its_queue_contract_and_language),
+        Status::Out(_) => Some(a_task_is_at_its_worker),
+        Status::BackingOff { .. } => Some(a_task_pauses_before_its_next_attempt),
+        Status::Sleeping { .. } => Some(a_step_sleeps),
+        Status::FanOut => Some(a_fan_out_waits_for_its_items_and_says_what_holds_more_back),
+        Status::Awaiting { .. } => Some(a_step_waits_for_a_signal),
+        // Only inside of a decision.
+        Status::Spent => None,
+        // It has ended.
+        Status::Succeeded | Status::Failed | Status::Skipped | Status::Cancelled => None,
+    }
+}
+
+#[test]
+fn every_status_in_which_a_unit_waits_has_a_case() {
+    let now = at(0.0);
+    assert!(case_of(Status::Pending).is_some() && case_of(Status::Waiting { since: now }).is_some());
+    assert!(case_of(Status::Succeeded).is_none());
+}
