@@ -333,7 +333,7 @@ impl State {
     fn for_steps(&self, key: UnitKey) -> Reason {
         let needs = self.step(key.step).needs.iter().map(|need| UnitKey::of(*need));
         let needed = needs.filter(|need| !self.unit(*need).status.is_resolved());
-        // What ends the run waits for all that runs beside it.
+        // Handlers wait for all that is undone, and what ends the run for all that runs beside it.
         let open: Vec<UnitKey> = match self.is_unblocked(key.step) {
             false => needed.collect(),
             true => self.active().map(|(key, _)| key).collect(),

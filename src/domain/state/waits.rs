@@ -4,6 +4,7 @@ use super::unit::{Status, UnitState};
 use super::{State, Timer, UnitKey};
 use crate::domain::Timestamp;
 use crate::domain::definition::{Role, StepIndex};
+use std::sync::Arc;
 
 impl State {
     /// Units that have begun and not ended: each step with its items, in the definition's order.
@@ -16,8 +17,8 @@ impl State {
         steps.filter(|(_, unit)| unit.status.is_active())
     }
 
-    /// Steps that would begin by themselves and are held back: by steps that they need, by a pause or a delayed start, or,
-    /// since they end the run, by whatever runs.
+    /// Steps that would begin by themselves and are held back: by steps that they need, by a pause or a delayed start, or by
+    /// whatever runs, as handlers are while something is undone, and a step that ends the run is by handlers of signals.
     pub(in crate::domain) fn blocked(&self) -> impl Iterator<Item = StepIndex> + '_ {
         let steps = self.definition.indexed().filter(|(index, step)| {
             let is_its_turn = match step.role {

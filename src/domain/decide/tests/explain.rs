@@ -135,7 +135,8 @@ handlers:
     };
     let undoing = "winds down for a failure: a unit is being undone, 1 more follows".to_owned();
     let blocked = "failure:two waits for failure:one".to_owned();
-    assert_eq!(told(&run, 2.0), [undoing, waits("compensate:b", "u@1", 1), blocked.clone()]);
+    let first = "failure:one waits for compensate:b".to_owned();
+    assert_eq!(told(&run, 2.0), [undoing, waits("compensate:b", "u@1", 1), first, blocked.clone()]);
     run.at(3.0, dispatch("compensate:b"));
     run.at(3.0, complete("compensate:b", 1, "1"));
     assert_eq!(told(&run, 3.0)[0], "winds down for a failure: the last unit is being undone");
