@@ -210,7 +210,7 @@ fn announces(count: u32, what: &str) -> String {
     format!("{} {what}", counted(count, "announces", "announce"))
 }
 
-fn counted<T: fmt::Display + PartialEq + From<u8>>(count: T, one: &str, many: &str) -> String {
+fn counted<T: Copy + fmt::Display + PartialEq + From<u8>>(count: T, one: &str, many: &str) -> String {
     let noun = if count == T::from(1) { one } else { many };
     format!("{count} {noun}")
 }
