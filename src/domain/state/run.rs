@@ -16,10 +16,12 @@ impl State {
     /// If the event is neither `ExecutionCreated` nor `RunStarted`, which would be a fault of the caller's.
     #[must_use]
     pub fn begin(definition: Arc<Definition>, event: &Event) -> Self {
-        let (created, start) = match &event.kind {
-            EventKind::ExecutionCreated(created) => (created.clone(), None),
-            EventKind::RunStarted(start) => (Box::new(start.created.clone()), Some(start)),
-            other => panic!("an execution begins with ExecutionCreated or RunStarted, not with {other:?}"),
+        let (created, start) = if let EventKind::ExecutionCreated(created) = &event.kind {
+            (created.clone(), None)
+        } else if let EventKind::RunStarted(start) = &event.kind {
+            (Box::new(start.created.clone()), Some(start))
+        } else {
+            panic!("an execution begins with ExecutionCreated or RunStarted, not with {:?}", event.kind);
         };
         let mut state = Self::new(definition, created, event);
         match start {
