@@ -4,6 +4,11 @@ use super::*;
 use crate::domain::{
     AcceptedReport, Created, RememberedCall, ReopenedStep, RunStart, StepEnd, StepResult, UntakenSignal, code,
 };
+use crate::domain::{
+    Cause, EndReason, ExecutionId, ExecutionKey, Parent, Recipient, RequestKey, SessionId, SkipReason, Timestamp, Uid,
+};
+use crate::proto::workflow::event::Kind;
+use crate::wire::time;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 

@@ -1,8 +1,9 @@
 //! The events that begin something: an execution, a run, a closed execution anew.
 
-use super::{
-    DecodeError, Decoder, Write, failure_to_proto, hex, render_parent, request_to_proto, signed, signed_number,
-    skip_reason,
+use super::DecodeError;
+use super::decode::{Decoder, unhex};
+use super::encode::{
+    Write, failure_to_proto, hex, render_parent, request_to_proto, signed, signed_number, skip_reason,
 };
 use crate::domain::{
     AcceptedReport, Created, RememberedCall, ReopenedStep, RunStart, StepEnd, StepResult, UntakenSignal,
@@ -81,7 +82,7 @@ impl Decoder<'_> {
             run: self.count(it.run, "run")?,
             workflow: it.workflow.into(),
             version: it.version.into(),
-            definition_hash: super::unhex(&it.definition_hash).ok_or_else(|| self.damaged("definition_hash"))?,
+            definition_hash: unhex(&it.definition_hash).ok_or_else(|| self.damaged("definition_hash"))?,
             input: self.payload(it.input, "input")?,
             labels: it.labels.into_iter().collect(),
             expire_time: self.optional_time(it.expire_time, "expire_time")?,
