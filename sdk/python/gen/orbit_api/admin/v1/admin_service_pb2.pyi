@@ -11,6 +11,7 @@ import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
+import orbit_api.admin.v1.explanation_pb2
 import orbit_api.workflow.v1.definition_pb2
 import orbit_api.workflow.v1.event_pb2
 import orbit_api.workflow.v1.execution_pb2
@@ -555,6 +556,49 @@ class QueryExecutionResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["last_event_number", b"last_event_number", "result", b"result"]) -> None: ...
 
 Global___QueryExecutionResponse: typing_extensions.TypeAlias = QueryExecutionResponse
+
+@typing.final
+class ExplainExecutionRequest(google.protobuf.message.Message):
+    """Request for [ExplainExecution][orbit.admin.v1.AdminService.ExplainExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id."""
+    uid: builtins.str
+    """Uid; if given, the execution must have it."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "uid", b"uid"]) -> None: ...
+
+Global___ExplainExecutionRequest: typing_extensions.TypeAlias = ExplainExecutionRequest
+
+@typing.final
+class ExplainExecutionResponse(google.protobuf.message.Message):
+    """Response to [ExplainExecution][orbit.admin.v1.AdminService.ExplainExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EXPLANATION_FIELD_NUMBER: builtins.int
+    @property
+    def explanation(self) -> orbit_api.admin.v1.explanation_pb2.Explanation:
+        """Why it does not move."""
+
+    def __init__(
+        self,
+        *,
+        explanation: orbit_api.admin.v1.explanation_pb2.Explanation | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["explanation", b"explanation"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["explanation", b"explanation"]) -> None: ...
+
+Global___ExplainExecutionResponse: typing_extensions.TypeAlias = ExplainExecutionResponse
 
 @typing.final
 class WaitExecutionRequest(google.protobuf.message.Message):
@@ -1213,6 +1257,44 @@ class RerunExecutionResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["created", b"created", "id", b"id", "start_time", b"start_time", "uid", b"uid", "version", b"version"]) -> None: ...
 
 Global___RerunExecutionResponse: typing_extensions.TypeAlias = RerunExecutionResponse
+
+@typing.final
+class DeleteExecutionRequest(google.protobuf.message.Message):
+    """Request for [DeleteExecution][orbit.admin.v1.AdminService.DeleteExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id."""
+    uid: builtins.str
+    """Uid; if given, the execution must have it. Needed for one that is not the current one of its id."""
+    request_id: builtins.str
+    """Makes the call safe to repeat."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "request_id", b"request_id", "uid", b"uid"]) -> None: ...
+
+Global___DeleteExecutionRequest: typing_extensions.TypeAlias = DeleteExecutionRequest
+
+@typing.final
+class DeleteExecutionResponse(google.protobuf.message.Message):
+    """Response to [DeleteExecution][orbit.admin.v1.AdminService.DeleteExecution]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___DeleteExecutionResponse: typing_extensions.TypeAlias = DeleteExecutionResponse
 
 @typing.final
 class ListWorkersRequest(google.protobuf.message.Message):

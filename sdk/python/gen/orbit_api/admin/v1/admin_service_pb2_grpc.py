@@ -68,6 +68,11 @@ class AdminServiceStub(object):
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionRequest.SerializeToString,
                 response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionResponse.FromString,
                 _registered_method=True)
+        self.ExplainExecution = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/ExplainExecution',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ExplainExecutionRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ExplainExecutionResponse.FromString,
+                _registered_method=True)
         self.WaitExecution = channel.unary_unary(
                 '/orbit.admin.v1.AdminService/WaitExecution',
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.WaitExecutionRequest.SerializeToString,
@@ -127,6 +132,11 @@ class AdminServiceStub(object):
                 '/orbit.admin.v1.AdminService/RerunExecution',
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionRequest.SerializeToString,
                 response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionResponse.FromString,
+                _registered_method=True)
+        self.DeleteExecution = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/DeleteExecution',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionResponse.FromString,
                 _registered_method=True)
         self.ListWorkers = channel.unary_unary(
                 '/orbit.admin.v1.AdminService/ListWorkers',
@@ -195,6 +205,15 @@ class AdminServiceServicer(object):
         """Evaluates a query of the execution's definition on its committed state. Writes nothing; works on closed ones, too.
 
         Errors: `EXECUTION_NOT_FOUND`, `QUERY_NOT_FOUND` (with the names that there are), `QUERY_FAILED` (with the reason).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainExecution(self, request, context):
+        """Tells why an execution does not move: everything that it waits for, with what can be done about it.
+
+        Also of one that was set aside, or is closed. Errors: `EXECUTION_NOT_FOUND`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -313,6 +332,17 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteExecution(self, request, context):
+        """Deletes a closed execution: once this is answered no call finds it and its id is free. Writes `DeletionBegan`.
+
+        Its rows are removed a minute or two later. The same happens by itself when an execution has been closed for as long as the
+        server keeps them (30 days by default). One that was deleted before is not found, but by the call that did it.
+        Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_OPEN` (with the state), `REQUEST_ID_REUSED`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListWorkers(self, request, context):
         """Lists the sessions of workers. Errors: `PAGE_TOKEN_INVALID`.
         """
@@ -359,6 +389,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.QueryExecution,
                     request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionRequest.FromString,
                     response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionResponse.SerializeToString,
+            ),
+            'ExplainExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainExecution,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ExplainExecutionRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ExplainExecutionResponse.SerializeToString,
             ),
             'WaitExecution': grpc.unary_unary_rpc_method_handler(
                     servicer.WaitExecution,
@@ -419,6 +454,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RerunExecution,
                     request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionRequest.FromString,
                     response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionResponse.SerializeToString,
+            ),
+            'DeleteExecution': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteExecution,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionResponse.SerializeToString,
             ),
             'ListWorkers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListWorkers,
@@ -597,6 +637,33 @@ class AdminService(object):
             '/orbit.admin.v1.AdminService/QueryExecution',
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionRequest.SerializeToString,
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.QueryExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainExecution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/ExplainExecution',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.ExplainExecutionRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.ExplainExecutionResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -921,6 +988,33 @@ class AdminService(object):
             '/orbit.admin.v1.AdminService/RerunExecution',
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionRequest.SerializeToString,
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.RerunExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteExecution(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/DeleteExecution',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionResponse.FromString,
             options,
             channel_credentials,
             insecure,

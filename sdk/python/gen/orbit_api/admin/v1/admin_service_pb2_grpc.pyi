@@ -121,6 +121,22 @@ _AdminServiceQueryExecutionType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminServiceExplainExecutionType = typing_extensions.TypeVar(
+    '_AdminServiceExplainExecutionType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ExplainExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.ExplainExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ExplainExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.ExplainExecutionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ExplainExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.ExplainExecutionResponse,
+    ],
+)
+
 _AdminServiceWaitExecutionType = typing_extensions.TypeVar(
     '_AdminServiceWaitExecutionType',
     grpc.UnaryUnaryMultiCallable[
@@ -313,6 +329,22 @@ _AdminServiceRerunExecutionType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminServiceDeleteExecutionType = typing_extensions.TypeVar(
+    '_AdminServiceDeleteExecutionType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
+    ],
+)
+
 _AdminServiceListWorkersType = typing_extensions.TypeVar(
     '_AdminServiceListWorkersType',
     grpc.UnaryUnaryMultiCallable[
@@ -345,7 +377,7 @@ _AdminServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminServiceGetDefinitionType, _AdminServiceListDefinitionsType, _AdminServiceStartExecutionType, _AdminServiceGetExecutionType, _AdminServiceQueryExecutionType, _AdminServiceWaitExecutionType, _AdminServiceListExecutionsType, _AdminServiceCountExecutionsType, _AdminServiceListEventsType, _AdminServiceWatchEventsType, _AdminServiceSignalExecutionType, _AdminServiceCancelExecutionType, _AdminServiceTerminateExecutionType, _AdminServicePauseExecutionType, _AdminServiceResumeExecutionType, _AdminServiceRetryExecutionType, _AdminServiceRerunExecutionType, _AdminServiceListWorkersType, _AdminServiceGetServerInfoType]):
+class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminServiceGetDefinitionType, _AdminServiceListDefinitionsType, _AdminServiceStartExecutionType, _AdminServiceGetExecutionType, _AdminServiceQueryExecutionType, _AdminServiceExplainExecutionType, _AdminServiceWaitExecutionType, _AdminServiceListExecutionsType, _AdminServiceCountExecutionsType, _AdminServiceListEventsType, _AdminServiceWatchEventsType, _AdminServiceSignalExecutionType, _AdminServiceCancelExecutionType, _AdminServiceTerminateExecutionType, _AdminServicePauseExecutionType, _AdminServiceResumeExecutionType, _AdminServiceRetryExecutionType, _AdminServiceRerunExecutionType, _AdminServiceDeleteExecutionType, _AdminServiceListWorkersType, _AdminServiceGetServerInfoType]):
     """Deploys definitions, starts executions and looks after them: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
@@ -377,6 +409,10 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
         grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
             orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.ExplainExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.ExplainExecutionResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.WaitExecutionRequest,
@@ -427,6 +463,10 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
             orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
             orbit_api.admin.v1.admin_service_pb2.ListWorkersResponse,
         ],
@@ -461,6 +501,10 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
         grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
             orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.ExplainExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.ExplainExecutionResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.WaitExecutionRequest,
@@ -511,6 +555,10 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
             orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
+            orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
             orbit_api.admin.v1.admin_service_pb2.ListWorkersResponse,
         ],
@@ -550,6 +598,12 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
     """Evaluates a query of the execution's definition on its committed state. Writes nothing; works on closed ones, too.
 
     Errors: `EXECUTION_NOT_FOUND`, `QUERY_NOT_FOUND` (with the names that there are), `QUERY_FAILED` (with the reason).
+    """
+
+    ExplainExecution: _AdminServiceExplainExecutionType
+    """Tells why an execution does not move: everything that it waits for, with what can be done about it.
+
+    Also of one that was set aside, or is closed. Errors: `EXECUTION_NOT_FOUND`.
     """
 
     WaitExecution: _AdminServiceWaitExecutionType
@@ -626,6 +680,14 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
     `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
     """
 
+    DeleteExecution: _AdminServiceDeleteExecutionType
+    """Deletes a closed execution: once this is answered no call finds it and its id is free. Writes `DeletionBegan`.
+
+    Its rows are removed a minute or two later. The same happens by itself when an execution has been closed for as long as the
+    server keeps them (30 days by default). One that was deleted before is not found, but by the call that did it.
+    Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_OPEN` (with the state), `REQUEST_ID_REUSED`.
+    """
+
     ListWorkers: _AdminServiceListWorkersType
     """Lists the sessions of workers. Errors: `PAGE_TOKEN_INVALID`."""
 
@@ -656,6 +718,10 @@ AdminServiceAsyncStub: typing_extensions.TypeAlias = AdminServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.QueryExecutionRequest,
         orbit_api.admin.v1.admin_service_pb2.QueryExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ExplainExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.ExplainExecutionResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.WaitExecutionRequest,
@@ -704,6 +770,10 @@ AdminServiceAsyncStub: typing_extensions.TypeAlias = AdminServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.RerunExecutionRequest,
         orbit_api.admin.v1.admin_service_pb2.RerunExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
+        orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
@@ -782,6 +852,17 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         """Evaluates a query of the execution's definition on its committed state. Writes nothing; works on closed ones, too.
 
         Errors: `EXECUTION_NOT_FOUND`, `QUERY_NOT_FOUND` (with the names that there are), `QUERY_FAILED` (with the reason).
+        """
+
+    @abc.abstractmethod
+    def ExplainExecution(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.ExplainExecutionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.ExplainExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.ExplainExecutionResponse]]:
+        """Tells why an execution does not move: everything that it waits for, with what can be done about it.
+
+        Also of one that was set aside, or is closed. Errors: `EXECUTION_NOT_FOUND`.
         """
 
     @abc.abstractmethod
@@ -916,6 +997,19 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         other one is not changed, and may be open or closed.
         Errors: `EXECUTION_NOT_FOUND`, `FIELD_VIOLATION` (no such step, or input that does not fit the schema),
         `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+        """
+
+    @abc.abstractmethod
+    def DeleteExecution(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse]]:
+        """Deletes a closed execution: once this is answered no call finds it and its id is free. Writes `DeletionBegan`.
+
+        Its rows are removed a minute or two later. The same happens by itself when an execution has been closed for as long as the
+        server keeps them (30 days by default). One that was deleted before is not found, but by the call that did it.
+        Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_OPEN` (with the state), `REQUEST_ID_REUSED`.
         """
 
     @abc.abstractmethod

@@ -92,6 +92,10 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """FAILED_PRECONDITION: the execution cannot be retried: it is not FAILED or TIMED_OUT, another execution has its id,
     it is a child that its parent no longer waits for, or it is being deleted. The metadata says which, and its state.
     """
+    ERROR_REASON_EXECUTION_OPEN: _ErrorReason.ValueType  # 30
+    """FAILED_PRECONDITION: the execution is open, so it cannot be deleted; the metadata has its state. Cancel or terminate it
+    first.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of the one `google.rpc.ErrorInfo` in every error, without the prefix
@@ -167,5 +171,9 @@ ERROR_REASON_QUERY_FAILED: ErrorReason.ValueType  # 28
 ERROR_REASON_EXECUTION_NOT_RETRYABLE: ErrorReason.ValueType  # 29
 """FAILED_PRECONDITION: the execution cannot be retried: it is not FAILED or TIMED_OUT, another execution has its id,
 it is a child that its parent no longer waits for, or it is being deleted. The metadata says which, and its state.
+"""
+ERROR_REASON_EXECUTION_OPEN: ErrorReason.ValueType  # 30
+"""FAILED_PRECONDITION: the execution is open, so it cannot be deleted; the metadata has its state. Cancel or terminate it
+first.
 """
 Global___ErrorReason: typing_extensions.TypeAlias = ErrorReason

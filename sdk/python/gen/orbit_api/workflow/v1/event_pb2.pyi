@@ -70,6 +70,7 @@ class Event(google.protobuf.message.Message):
     RUN_STARTED_FIELD_NUMBER: builtins.int
     EXECUTION_REOPENED_FIELD_NUMBER: builtins.int
     EVENT_TAKEN_FIELD_NUMBER: builtins.int
+    DELETION_BEGAN_FIELD_NUMBER: builtins.int
     number: builtins.int
     """Number in the history: 1, 2, 3 … without gaps."""
     @property
@@ -220,6 +221,10 @@ class Event(google.protobuf.message.Message):
     def event_taken(self) -> Global___EventTaken:
         """A handler took a signal."""
 
+    @property
+    def deletion_began(self) -> Global___DeletionBegan:
+        """The execution is being deleted."""
+
     def __init__(
         self,
         *,
@@ -261,10 +266,11 @@ class Event(google.protobuf.message.Message):
         run_started: Global___RunStarted | None = ...,
         execution_reopened: Global___ExecutionReopened | None = ...,
         event_taken: Global___EventTaken | None = ...,
+        deletion_began: Global___DeletionBegan | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "continued_as_new", b"continued_as_new", "delivery_ended", b"delivery_ended", "event_taken", b"event_taken", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_paused", b"execution_paused", "execution_reopened", b"execution_reopened", "execution_resumed", b"execution_resumed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "parent_told", b"parent_told", "request", b"request", "run_started", b"run_started", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "continued_as_new", b"continued_as_new", "delivery_ended", b"delivery_ended", "event_taken", b"event_taken", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_paused", b"execution_paused", "execution_reopened", b"execution_reopened", "execution_resumed", b"execution_resumed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "number", b"number", "parent_told", b"parent_told", "request", b"request", "run_started", b"run_started", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["execution_created", "step_scheduled", "step_dispatched", "task_held", "delivery_ended", "attempt_failed", "step_succeeded", "step_failed", "step_skipped", "step_cancelled", "sleep_started", "await_started", "signal_received", "signal_expired", "late_success", "wind_down_started", "execution_succeeded", "execution_failed", "execution_cancelled", "execution_timed_out", "execution_terminated", "woke", "child_requested", "child_started", "child_cancel_sent", "parent_told", "signal_requested", "fan_out_started", "fan_out_ended", "execution_paused", "execution_resumed", "continued_as_new", "run_started", "execution_reopened", "event_taken"] | None: ...
+    def HasField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "continued_as_new", b"continued_as_new", "deletion_began", b"deletion_began", "delivery_ended", b"delivery_ended", "event_taken", b"event_taken", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_paused", b"execution_paused", "execution_reopened", b"execution_reopened", "execution_resumed", b"execution_resumed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "parent_told", b"parent_told", "request", b"request", "run_started", b"run_started", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt_failed", b"attempt_failed", "await_started", b"await_started", "child_cancel_sent", b"child_cancel_sent", "child_requested", b"child_requested", "child_started", b"child_started", "continued_as_new", b"continued_as_new", "deletion_began", b"deletion_began", "delivery_ended", b"delivery_ended", "event_taken", b"event_taken", "execution_cancelled", b"execution_cancelled", "execution_created", b"execution_created", "execution_failed", b"execution_failed", "execution_paused", b"execution_paused", "execution_reopened", b"execution_reopened", "execution_resumed", b"execution_resumed", "execution_succeeded", b"execution_succeeded", "execution_terminated", b"execution_terminated", "execution_timed_out", b"execution_timed_out", "fan_out_ended", b"fan_out_ended", "fan_out_started", b"fan_out_started", "kind", b"kind", "late_success", b"late_success", "number", b"number", "parent_told", b"parent_told", "request", b"request", "run_started", b"run_started", "signal_expired", b"signal_expired", "signal_received", b"signal_received", "signal_requested", b"signal_requested", "sleep_started", b"sleep_started", "step_cancelled", b"step_cancelled", "step_dispatched", b"step_dispatched", "step_failed", b"step_failed", "step_scheduled", b"step_scheduled", "step_skipped", b"step_skipped", "step_succeeded", b"step_succeeded", "task_held", b"task_held", "time", b"time", "wind_down_started", b"wind_down_started", "woke", b"woke"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["execution_created", "step_scheduled", "step_dispatched", "task_held", "delivery_ended", "attempt_failed", "step_succeeded", "step_failed", "step_skipped", "step_cancelled", "sleep_started", "await_started", "signal_received", "signal_expired", "late_success", "wind_down_started", "execution_succeeded", "execution_failed", "execution_cancelled", "execution_timed_out", "execution_terminated", "woke", "child_requested", "child_started", "child_cancel_sent", "parent_told", "signal_requested", "fan_out_started", "fan_out_ended", "execution_paused", "execution_resumed", "continued_as_new", "run_started", "execution_reopened", "event_taken", "deletion_began"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -1104,6 +1110,20 @@ class Woke(google.protobuf.message.Message):
     ) -> None: ...
 
 Global___Woke: typing_extensions.TypeAlias = Woke
+
+@typing.final
+class DeletionBegan(google.protobuf.message.Message):
+    """The execution is being deleted, by a caller or since it had been closed for as long as executions are kept. Always the last
+    event: from then on no call finds the execution, its id is free, and its rows are removed a minute later.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___DeletionBegan: typing_extensions.TypeAlias = DeletionBegan
 
 @typing.final
 class ChildRequested(google.protobuf.message.Message):
