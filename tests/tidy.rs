@@ -156,6 +156,33 @@ fn every_metric_is_described_and_documented() {
 }
 
 #[test]
+fn every_code_is_explained_to_people_who_write_workflows() {
+    let page = fs::read_to_string(root().join("docs/workflows.md")).expect("it is there");
+    let faults_page = fs::read_to_string(root().join("docs/definition-faults.md")).expect("it is there");
+    let mut faults = Vec::new();
+    for (source, pages) in [
+        ("src/domain/failure.rs", vec![("docs/workflows.md", &page)]),
+        (
+            "src/domain/definition/fault.rs",
+            vec![("docs/workflows.md", &page), ("docs/definition-faults.md", &faults_page)],
+        ),
+    ] {
+        let text = fs::read_to_string(root().join(source)).expect("it is there");
+        let codes: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("pub const ")?.split_once(": &str"))
+            .map(|(name, _)| name)
+            .collect();
+        assert!(codes.len() > 10, "the constants of {source} are found: {codes:?}");
+        for (name, page) in pages {
+            let absent = codes.iter().filter(|code| !page.contains(&format!("`{code}`")));
+            faults.extend(absent.map(|code| format!("{code} of {source} is not in {name}")));
+        }
+    }
+    assert_none(&faults);
+}
+
+#[test]
 fn uses_are_found_in_every_form() {
     let text = "use crate::store::Error;\nuse crate::{\n    domain::{self, Payload},\n    wire,\n};\n// crate::cli::x\nlet a = crate::engine::b();";
     let found: Vec<String> = used_modules(text).into_iter().collect();

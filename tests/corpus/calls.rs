@@ -49,9 +49,6 @@ impl<'s> Cast<'s> {
                 }
             };
             let member = &mut self.members[position];
-            if member.row.state.is_closed() && !member.lines.is_empty() {
-                continue;
-            }
             member.row = row;
             loop {
                 let known = u64::try_from(member.lines.len()).expect("few events");
@@ -136,6 +133,15 @@ async fn make(engine: &Engine, call: &Call, target: &ExecutionName, own: &Execut
     }
     if let Some(reason) = text(&call.cancel_parent) {
         engine.cancel(own, reason, None).await?;
+    }
+    if let Some(reason) = text(&call.pause) {
+        engine.pause(target, reason, None).await?;
+    }
+    if call.resume {
+        engine.resume(target, None).await?;
+    }
+    if call.retry {
+        engine.retry(target, None).await?;
     }
     if let Some(reason) = text(&call.terminate) {
         match engine.terminate(target, reason, None).await {

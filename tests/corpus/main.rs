@@ -2,6 +2,7 @@
 //!
 //! - `right/NAME.yaml` is a definition, `right/NAME.script.yaml` and `right/NAME.CASE.script.yaml` tell what happens in
 //!   executions of it and what must come of it ([`script`] says how). Children are definitions of the same folder.
+//! - The examples of `docs/workflows.md` are run in the same way; the script of one is the HTML comment before it.
 //! - Time is tokio's, paused: it stands still while the database works, and leaps where everybody waits, so a script of
 //!   thirty days takes milliseconds ([`stage`]).
 //!
@@ -11,6 +12,7 @@
 
 mod calls;
 mod events;
+mod pages;
 mod play;
 #[path = "../support/postgres.rs"]
 mod postgres;
@@ -69,4 +71,29 @@ fn every_right_definition_runs_to_its_end_on_sqlite() {
 fn every_right_definition_runs_to_its_end_on_postgres() {
     let (definitions, stories) = right();
     stage::on_postgres(&definitions, &stories);
+}
+
+#[test]
+fn every_example_of_the_page_on_workflows_runs_to_its_end_on_sqlite() {
+    let (definitions, stories) = pages::workflows();
+    stage::on_sqlite(&definitions, &stories);
+}
+
+#[test]
+fn every_example_of_the_page_on_workflows_runs_to_its_end_on_postgres() {
+    let (definitions, stories) = pages::workflows();
+    stage::on_postgres(&definitions, &stories);
+}
+
+#[test]
+fn the_example_of_the_readme_runs_to_its_end() {
+    let (definitions, stories) = pages::readme();
+    assert!(!stories.is_empty());
+    stage::on_sqlite(&definitions, &stories);
+}
+
+#[test]
+fn every_expression_of_the_page_on_workflows_gives_what_is_said() {
+    let (definition, story) = pages::expressions();
+    stage::on_sqlite(&[definition], &[story]);
 }

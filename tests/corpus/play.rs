@@ -38,7 +38,7 @@ pub(crate) async fn story(stage: &Stage, story: &Story) -> Result<(), String> {
         request: None,
         trace_parent: Arc::from(""),
         id_reuse: IdReuse::Reject,
-        delay: None,
+        delay: script.delay,
         signal: None,
     };
     engine.start_execution(start).await.map_err(|error| error.to_string())?;
@@ -64,7 +64,7 @@ async fn until_the_end(
         let is_new = cast.look().await;
         let now = stage.engine.clock().now();
         let (has_called, next_call) = cast.call(&script.calls, now.as_micros()).await?;
-        if cast.are_all_closed() {
+        if cast.are_all_closed() && !has_called && next_call.is_none() {
             return Ok(());
         }
         if has_worked || has_called || is_new {
@@ -148,6 +148,13 @@ async fn judge(stage: &Stage, script: &Script, cast: &Cast<'_>) -> Result<(), St
     let runs = 1 + own.lines.iter().filter(|line| line.kind() == "ContinuedAsNew").count();
     if script.runs.is_some_and(|expected| expected != runs) {
         faults.push(format!("there were {runs} runs, not {:?}", script.runs));
+    }
+    for (query, expected) in &script.queries {
+        let answer = stage.engine.query(&own.name, query).await.map_err(|error| error.to_string())?;
+        let answer: Value = serde_json::from_str(answer.0.as_str()).unwrap();
+        if !fits(expected, &answer) {
+            faults.push(format!("the query {query} gives {answer}, not {expected}"));
+        }
     }
     judge_children(script, cast, &mut faults);
     judge_time(script, cast, &mut faults);

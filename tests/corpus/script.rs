@@ -44,6 +44,9 @@ pub(crate) struct Script {
     pub(crate) id: Option<String>,
     #[serde(default = "empty")]
     pub(crate) input: Value,
+    /// Pause before it begins.
+    #[serde(default, deserialize_with = "some_span")]
+    pub(crate) delay: Option<Duration>,
     #[serde(default)]
     pub(crate) tasks: BTreeMap<String, Behaviours>,
     #[serde(default)]
@@ -65,7 +68,6 @@ pub(crate) struct Script {
     pub(crate) inputs: BTreeMap<String, Value>,
     /// Answers to queries at the end.
     #[serde(default)]
-    #[expect(dead_code, reason = "no engine answers queries yet")]
     pub(crate) queries: BTreeMap<String, Value>,
     /// Runs in all.
     pub(crate) runs: Option<usize>,
@@ -168,6 +170,12 @@ pub(crate) struct Call {
     /// Cancels the story's execution, whoever's event it was.
     pub(crate) cancel_parent: Option<String>,
     pub(crate) terminate: Option<String>,
+    pub(crate) pause: Option<String>,
+    #[serde(default)]
+    pub(crate) resume: bool,
+    /// What failed runs again.
+    #[serde(default)]
+    pub(crate) retry: bool,
 }
 
 fn empty() -> Value {

@@ -4,9 +4,12 @@
 //! as long as a call of it is under way, time stands still. Its own connections and duties live in another runtime, whose
 //! time is real.
 
-use crate::{Text, play, postgres, script::Story};
+use crate::{Text, play, postgres, script::Story, worker};
 use orbit::clock::{SeededEntropy, TokioClock};
-use orbit::domain::{Timestamp, definition::Definition};
+use orbit::domain::{
+    Timestamp,
+    definition::{Definition, HTTP_CONTRACT, HTTP_QUEUE},
+};
 use orbit::engine::{Config, Engine};
 use orbit::store::{
     Faulty, PostgresStore, SqliteStore, Store, faulty::Fate, postgres::Options as PostgresOptions, sqlite,
@@ -52,7 +55,10 @@ fn perform(texts: &[Text], stories: &[Story], open: impl AsyncFnOnce(&mut Vec<Bo
         let clock = Arc::new(TokioClock::starting_at(START));
         let engine = Engine::start(Arc::new(timed), clock, Arc::new(SeededEntropy::new(11)), Config::default());
         let mut failures = Vec::new();
+        // Who runs `http` steps must be there at a deploy.
+        let server = worker::enter(&engine, HTTP_QUEUE, "orbit", [HTTP_CONTRACT]).await;
         let definitions = deploy(&engine, texts, &mut failures).await;
+        engine.unregister(server).await.unwrap();
         let stage = Stage { engine, definitions };
         let wanted = std::env::var("CORPUS").unwrap_or_default();
         for story in stories.iter().filter(|story| story.name.contains(&wanted)) {

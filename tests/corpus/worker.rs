@@ -47,18 +47,7 @@ impl<'s> Workers<'s> {
     ) -> Self {
         let mut sessions = Vec::new();
         for ((queue, language), contracts) in work_of(definitions, workflow) {
-            let registration = Registration {
-                worker_id: Arc::from(format!("{language} at {queue}")),
-                language: language.into(),
-                sdk: Arc::from("script"),
-                build: Arc::from("1"),
-                queues: vec![queue.into()],
-                contracts: contracts.into_iter().map(Arc::from).collect(),
-                slots: 1_000,
-                message_bytes_max: 4 << 20,
-                previous_session: None,
-            };
-            sessions.push(engine.register(registration).await.unwrap().session);
+            sessions.push(enter(engine, queue, language, contracts).await);
         }
         Self { engine, tasks, sessions, held: Vec::new(), deliveries: BTreeMap::new(), next_beat: Instant::now() }
     }
@@ -142,6 +131,27 @@ impl<'s> Workers<'s> {
             self.engine.unregister(session).await.unwrap();
         }
     }
+}
+
+/// Registers one worker.
+pub(crate) async fn enter(
+    engine: &Engine,
+    queue: &str,
+    language: &str,
+    contracts: impl IntoIterator<Item = &str>,
+) -> SessionId {
+    let registration = Registration {
+        worker_id: Arc::from(format!("{language} at {queue}")),
+        language: language.into(),
+        sdk: Arc::from("script"),
+        build: Arc::from("1"),
+        queues: vec![queue.into()],
+        contracts: contracts.into_iter().map(Arc::from).collect(),
+        slots: 1_000,
+        message_bytes_max: 4 << 20,
+        previous_session: None,
+    };
+    engine.register(registration).await.unwrap().session
 }
 
 /// The contracts that a workflow and its children use, by queue and language.

@@ -22,6 +22,7 @@ mod signal;
 mod story;
 mod task;
 mod timer;
+mod undo_table;
 
 use super::{Context, EVENTS_MAX, Start, StartSignal, begin_run, decide, start};
 use crate::domain::definition::Definition;
