@@ -514,9 +514,9 @@ fn answer_everything(run: &mut Run, mut now: f64) {
         let newest: BTreeMap<Unit, u32> = run
             .log
             .iter()
-            .filter_map(|event| match &event.kind {
-                EventKind::StepDispatched { unit, delivery, .. } => Some((unit.clone(), *delivery)),
-                _ => None,
+            .filter_map(|event| {
+                let EventKind::StepDispatched { unit, delivery, .. } = &event.kind else { return None };
+                Some((unit.clone(), *delivery))
             })
             .collect();
         for (unit, delivery) in newest {
