@@ -302,6 +302,9 @@ fn of_engine(error: &engine::Error) -> Verdict {
                 .with("version", version)
                 .resource("definition", format!("{name}@{version}"))
         }
+        engine::Error::BatchNotFound { id } => {
+            Verdict::new(Code::NotFound, ErrorReason::BatchNotFound, text).with("id", id).resource("batch", id)
+        }
         engine::Error::SessionNotFound => Verdict::new(Code::NotFound, ErrorReason::SessionNotFound, text),
         engine::Error::Overloaded { what } => Verdict::new(Code::ResourceExhausted, ErrorReason::Overloaded, text)
             .with("queue", *what)
@@ -368,6 +371,7 @@ mod tests {
     fn every_error_has_one_error_info_with_a_known_reason() {
         let refusals = [
             Refusal::Invalid(invalid(1)),
+            Refusal::Engine(engine::Error::BatchNotFound { id: "b".to_owned() }),
             Refusal::Engine(engine::Error::SessionNotFound),
             Refusal::Engine(engine::Error::Rejected(Rejection::RequestIdReused)),
             Refusal::DeadlineExceeded,

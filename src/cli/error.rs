@@ -158,6 +158,7 @@ fn hint(status: &Status) -> String {
     // In full, so that a new reason does not compile without a thought about its hint.
     match ErrorReason::from_str_name(&name).unwrap_or(ErrorReason::Unspecified) {
         ErrorReason::ExecutionNotFound => "`orbit list` shows the executions that there are".to_owned(),
+        ErrorReason::BatchNotFound => "`orbit batch list` shows the batches that there are".to_owned(),
         ErrorReason::DefinitionNotFound => "`orbit deploy FILE` deploys a definition".to_owned(),
         ErrorReason::ExecutionAlreadyExists => "choose another --id, or none and the server makes one".to_owned(),
         ErrorReason::DefinitionAlreadyExists => "give the file a new `version` and deploy that".to_owned(),

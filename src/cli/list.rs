@@ -27,6 +27,21 @@ Examples:
   orbit list --state running --label tenant=a
   orbit list --filter 'workflow = \"order\" AND start_time > \"2026-01-01T00:00:00Z\"' --all -o json")]
 pub(super) struct List {
+    #[command(flatten)]
+    matching: Matching,
+    /// Most entries to show, 1 and up
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// Shows all of them
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Which executions are meant.
+#[derive(Debug, clap::Args)]
+pub(super) struct Matching {
     /// Only those in this state
     #[arg(long, value_enum, ignore_case = true)]
     state: Option<StateArgument>,
@@ -39,14 +54,6 @@ pub(super) struct List {
     /// Only those for which this is true, in the language of the API, besides the other options
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Most entries to show, 1 and up
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    limit: u32,
-    /// Shows all of them
-    #[arg(long, conflicts_with = "limit")]
-    all: bool,
-    #[command(flatten)]
-    connection: Connection,
 }
 
 /// The states that an execution can be in.
@@ -73,7 +80,7 @@ pub(super) struct Workers {
 impl List {
     pub(super) async fn run(self, output: Output) -> Result<(), Error> {
         let mut client = self.connection.admin();
-        let filter = self.expression();
+        let filter = self.matching.expression();
         let limit = if self.all { usize::MAX } else { usize::try_from(self.limit).expect("u32 fits") };
         let (executions, more) = read(&mut client, &filter, limit).await?;
         if output.is_json() {
@@ -84,14 +91,16 @@ impl List {
             show(&executions, output)?;
         }
         if more {
-            let total = self.total(&mut client).await.map(|total| format!(" of {total}")).unwrap_or_default();
+            let total = self.matching.total(&mut client).await.map(|total| format!(" of {total}")).unwrap_or_default();
             output.note(&format!("showing {}{total}; --all or --limit shows more", executions.len()));
         }
         Ok(())
     }
+}
 
-    /// All conditions as one filter.
-    fn expression(&self) -> String {
+impl Matching {
+    /// All conditions as one filter; empty if there are none.
+    pub(super) fn expression(&self) -> String {
         let mut parts = Vec::new();
         parts.extend(self.state.map(|state| format!("state = {}", state.proto_name())));
         parts.extend(self.workflow.as_ref().map(|workflow| format!("workflow = {}", quoted(workflow))));
@@ -223,11 +232,11 @@ mod tests {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
-        list: List,
+        matching: Matching,
     }
 
     fn expression(arguments: &[&str]) -> String {
-        Line::parse_from(["list"].iter().chain(arguments)).list.expression()
+        Line::parse_from(["list"].iter().chain(arguments)).matching.expression()
     }
 
     #[test]

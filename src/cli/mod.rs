@@ -7,6 +7,7 @@
 //! # Design
 //! Options of a server are in `config`, since a server has them however it is started.
 
+mod batch;
 mod bench;
 mod client;
 mod database;
@@ -80,6 +81,9 @@ enum Command {
     Retry(repair::Retry),
     Rerun(repair::Rerun),
     Delete(execution::Delete),
+    /// Acts on many executions at once.
+    #[command(subcommand)]
+    Batch(batch::BatchCommand),
     /// Looks at workers.
     #[command(subcommand)]
     Worker(Worker),
@@ -143,6 +147,7 @@ fn run(command: Command, output: Output) -> Result<(), Error> {
         Command::Retry(retry) => call(retry.run(output)),
         Command::Rerun(rerun) => call(rerun.run(output)),
         Command::Delete(delete) => call(delete.run(output)),
+        Command::Batch(batch) => call(batch.run(output)),
         Command::Worker(Worker::List(workers)) => call(workers.run(output)),
     }
 }

@@ -64,6 +64,12 @@ pub enum Error {
         /// The first such step.
         step: Arc<str>,
     },
+    /// No batch has this id, or it was deleted long after its end.
+    #[error("batch {id:?} not found")]
+    BatchNotFound {
+        /// The id that was asked for.
+        id: String,
+    },
     /// The session ended or never was.
     #[error("session not found")]
     SessionNotFound,

@@ -1,8 +1,9 @@
 //! Lists of executions: as much of a page as is found in a short time.
 
 use super::Engine;
-use crate::store::{Error, ListCursor, ListFilter, ListPage};
-use std::time::Duration;
+use crate::store::{Error, ExecutionState, ListCursor, ListFilter, ListPage};
+use crate::wire::filter::Filter;
+use std::{collections::BTreeSet, time::Duration};
 
 /// After so long a page is answered as far as it has come. The store looks at no more entries at a time than take some
 /// milliseconds, so an answer takes little longer than this, however many executions there are and however few match.
@@ -24,5 +25,22 @@ impl Engine {
             page.next = more.next;
         }
         Ok(page)
+    }
+}
+
+/// A filter as the store takes it. One that [nothing can fit](Filter::is_empty) must not be asked for.
+#[must_use]
+pub fn filter_of(filter: Filter) -> ListFilter {
+    let asked = |numbers: BTreeSet<i32>| {
+        // The rows have the numbers of the API.
+        let is_asked = |state: &ExecutionState| numbers.contains(&i32::from(*state as i16));
+        ExecutionState::ALL.into_iter().filter(is_asked).collect()
+    };
+    ListFilter {
+        states: filter.states.map(asked).unwrap_or_default(),
+        workflow: filter.workflow.map(Into::into),
+        labels: filter.labels,
+        start_from: filter.start_from,
+        start_until: filter.start_until,
     }
 }

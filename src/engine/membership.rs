@@ -163,6 +163,11 @@ impl Live {
         self.rank_of(key.0.cast_unsigned())
     }
 
+    /// This node's turn to work on a batch.
+    pub(super) fn rank_of_batch(&self, id: Uuid) -> usize {
+        self.rank_of(seed_of(id))
+    }
+
     fn rank_of(&self, key: u64) -> usize {
         // The highest score owns the key. Equal scores, one case in 2^64, only make two nodes look at the same time.
         let key = mix(key);

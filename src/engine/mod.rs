@@ -11,6 +11,7 @@
 //! - Every queue is bounded; a full one answers `Overloaded`.
 //! - What changes state runs in a task of its own, so a call that is dropped leaves nothing half done.
 
+mod batches;
 mod cache;
 pub mod call;
 mod committer;
@@ -34,12 +35,14 @@ mod timers;
 mod turn;
 mod workers;
 
+pub use batches::{BatchFailure, NewBatch};
 pub use call::{
     Error, ExecutionName, HeartbeatAnswer, HeldToken, IdReuse, Polled, Registered, Registration, Report,
     RerunExecution, Standing, StartExecution, Started, Task,
 };
 pub use dispatch::Granter;
 pub use explain::Explained;
+pub use lists::filter_of;
 pub use start::input_digest;
 pub use workers::Outlet;
 
@@ -49,7 +52,7 @@ use crate::store::{ExecutionKey, Store};
 use dispatch::{Dispatch, Step};
 use mailbox::Item;
 use std::{sync::Arc, time::Duration};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
@@ -112,6 +115,8 @@ struct Core {
     members: Arc<membership::Membership>,
     news: news::News,
     definitions: definitions::Definitions,
+    /// A batch was made here.
+    batch_made: Notify,
     http: http::Http,
     tasks: TaskTracker,
     /// Polls answer, streams end.
@@ -154,6 +159,7 @@ impl Engine {
             timers: timers::Timers::default(),
             sessions: sessions::Sessions::new(steadiness, config.settings.session_timeout),
             definitions: definitions::Definitions::default(),
+            batch_made: Notify::new(),
             http: http::Http::default(),
             tasks,
             draining: CancellationToken::new(),
@@ -165,6 +171,7 @@ impl Engine {
         news::start(&core);
         core.tasks.spawn(take_back(core.clone(), returned));
         core.tasks.spawn(retention::run(core.clone()));
+        core.tasks.spawn(batches::run(core.clone()));
         if core.probe.is_some() {
             core.tasks.spawn(probe::run(core.clone()));
         }

@@ -4,9 +4,10 @@
 //! fate, from a seed that the caller owns. Not used by the server.
 
 use super::{
-    Append, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error, ExecutionKey, ExecutionRow, ExecutionState,
-    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded,
-    NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size, Store,
+    Append, BatchCursor, BatchProgress, BatchRow, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error,
+    ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload,
+    ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size,
+    Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 /// A call that is about to be made.
 #[derive(Clone, Copy, Debug)]
@@ -384,6 +386,34 @@ impl Store for Faulty {
 
     async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error> {
         self.write("delete_trimmed", self.inner.delete_trimmed(key, number, limit)).await
+    }
+
+    async fn put_batch(&self, row: &BatchRow) -> Result<BatchRow, Error> {
+        self.write("put_batch", self.inner.put_batch(row)).await
+    }
+
+    async fn batch(&self, id: Uuid) -> Result<Option<BatchRow>, Error> {
+        self.read("batch", self.inner.batch(id)).await
+    }
+
+    async fn batches(&self, after: Option<BatchCursor>, limit: usize) -> Result<Vec<BatchRow>, Error> {
+        self.read("batches", self.inner.batches(after, limit)).await
+    }
+
+    async fn running_batches(&self, limit: usize) -> Result<Vec<BatchRow>, Error> {
+        self.read("running_batches", self.inner.running_batches(limit)).await
+    }
+
+    async fn advance_batch(&self, id: Uuid, progress: &BatchProgress) -> Result<bool, Error> {
+        self.write("advance_batch", self.inner.advance_batch(id, progress)).await
+    }
+
+    async fn cancel_batch(&self, id: Uuid, end_time: Timestamp) -> Result<Option<BatchRow>, Error> {
+        self.write("cancel_batch", self.inner.cancel_batch(id, end_time)).await
+    }
+
+    async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error> {
+        self.write("delete_batches", self.inner.delete_batches(ended_before, limit)).await
     }
 
     async fn size(&self) -> Result<Size, Error> {

@@ -15,6 +15,7 @@
 
 mod append;
 mod batch;
+mod batches;
 mod check;
 pub mod faulty;
 pub mod memory;
@@ -27,6 +28,7 @@ mod statistics;
 mod unbroken;
 
 pub use append::{Append, Committed, Deletion, NewExecution, Replacement, StateChange, Target, WakeChange};
+pub use batches::{BatchAction, BatchCursor, BatchProgress, BatchRow, BatchState};
 pub use faulty::Faulty;
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
@@ -43,6 +45,7 @@ use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 /// The namespace of everything until there are more; part of each unique key from the start.
 pub const NAMESPACE: &str = "default";
@@ -256,6 +259,28 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// No statement that began before the floor was raised may run any more: the caller waits for so long.
     async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error>;
+
+    /// Stores a batch, unless one has its id; answers with the one that has it now.
+    async fn put_batch(&self, row: &BatchRow) -> Result<BatchRow, Error>;
+
+    /// Finds a batch.
+    async fn batch(&self, id: Uuid) -> Result<Option<BatchRow>, Error>;
+
+    /// Lists batches, the newest first (`create_time`, then id, both descending), after one.
+    async fn batches(&self, after: Option<BatchCursor>, limit: usize) -> Result<Vec<BatchRow>, Error>;
+
+    /// Batches that are to be worked off, the oldest first.
+    async fn running_batches(&self, limit: usize) -> Result<Vec<BatchRow>, Error>;
+
+    /// Writes how far a batch has come, if [`portion`](BatchProgress::portion) is the next one: of those who did the same
+    /// portion one writes it. A batch that was cancelled meanwhile stays cancelled. Says whether it was written.
+    async fn advance_batch(&self, id: Uuid, progress: &BatchProgress) -> Result<bool, Error>;
+
+    /// Cancels a batch, if it runs; answers with it as it is then.
+    async fn cancel_batch(&self, id: Uuid, end_time: Timestamp) -> Result<Option<BatchRow>, Error>;
+
+    /// Deletes batches that ended before a time, the oldest end first; says how many.
+    async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error>;
 
     /// Size of the database.
     async fn size(&self) -> Result<Size, Error>;

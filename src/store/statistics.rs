@@ -33,11 +33,13 @@ pub enum Change {
     SnapshotDeleted,
     PayloadDeleted,
     RunDeleted,
+    BatchWritten,
+    BatchDeleted,
 }
 
 impl Change {
     /// All kinds.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::ExecutionInserted,
         Self::ExecutionUpdated,
         Self::HistoryInserted,
@@ -61,6 +63,8 @@ impl Change {
         Self::SnapshotDeleted,
         Self::PayloadDeleted,
         Self::RunDeleted,
+        Self::BatchWritten,
+        Self::BatchDeleted,
     ];
 }
 

@@ -8,6 +8,7 @@
     reason = "tests measure real time where a promise is about it, and fail where something is not there"
 )]
 
+mod batches;
 mod definitions;
 mod executions;
 mod explain;

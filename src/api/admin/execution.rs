@@ -3,11 +3,10 @@
 use super::{Answer, WAIT_MAX, name};
 use crate::api::{render, wait_duration};
 use crate::domain::Timestamp;
-use crate::engine::Engine;
+use crate::engine::{Engine, filter_of};
 use crate::proto::admin as proto;
-use crate::store::{ExecutionKey, ExecutionState, ListCursor, ListFilter};
+use crate::store::{ExecutionKey, ListCursor};
 use crate::wire::{self, Violations, filter::Filter, page};
-use std::collections::BTreeSet;
 
 /// `GetExecution`.
 pub(super) async fn get(engine: &Engine, request: proto::GetExecutionRequest) -> Answer<proto::GetExecutionResponse> {
@@ -59,7 +58,7 @@ pub(super) async fn list(
     if filter.is_empty() {
         return Ok(proto::ListExecutionsResponse::default());
     }
-    let page = engine.list(&store_filter(filter), after, size).await?;
+    let page = engine.list(&filter_of(filter), after, size).await?;
     Ok(proto::ListExecutionsResponse {
         executions: page.rows.iter().map(render::execution_row).collect(),
         next_page_token: page.next.map(|next| list.token(&write_cursor(next))).unwrap_or_default(),
@@ -74,20 +73,6 @@ pub(super) async fn count(engine: &Engine) -> Answer<proto::CountExecutionsRespo
         count: i64::try_from(count).unwrap_or(i64::MAX),
     });
     Ok(proto::CountExecutionsResponse { counts: counts.collect() })
-}
-
-fn store_filter(filter: Filter) -> ListFilter {
-    let asked = |numbers: BTreeSet<i32>| {
-        let is_asked = |state: &ExecutionState| numbers.contains(&i32::from(render::state(*state)));
-        ExecutionState::ALL.into_iter().filter(is_asked).collect()
-    };
-    ListFilter {
-        states: filter.states.map(asked).unwrap_or_default(),
-        workflow: filter.workflow.map(Into::into),
-        labels: filter.labels,
-        start_from: filter.start_from,
-        start_until: filter.start_until,
-    }
 }
 
 fn write_cursor(cursor: ListCursor) -> Vec<u8> {

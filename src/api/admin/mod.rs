@@ -1,5 +1,6 @@
 //! The service of callers and operators. Each rpc is parse, call, render; a file for each family of them.
 
+mod batch;
 mod change;
 mod definition;
 mod execution;
@@ -179,6 +180,34 @@ impl AdminService for Admin {
         request: Request<proto::DeleteExecutionRequest>,
     ) -> Result<Response<proto::DeleteExecutionResponse>, Status> {
         self.calls.write("DeleteExecution", change::delete(self.engine.clone(), request.into_inner())).await
+    }
+
+    async fn create_batch(
+        &self,
+        request: Request<proto::CreateBatchRequest>,
+    ) -> Result<Response<proto::CreateBatchResponse>, Status> {
+        self.calls.write("CreateBatch", batch::create(self.engine.clone(), request.into_inner())).await
+    }
+
+    async fn get_batch(
+        &self,
+        request: Request<proto::GetBatchRequest>,
+    ) -> Result<Response<proto::GetBatchResponse>, Status> {
+        self.calls.read("GetBatch", batch::get(&self.engine, request.into_inner())).await
+    }
+
+    async fn list_batches(
+        &self,
+        request: Request<proto::ListBatchesRequest>,
+    ) -> Result<Response<proto::ListBatchesResponse>, Status> {
+        self.calls.read("ListBatches", batch::list(&self.engine, request.into_inner())).await
+    }
+
+    async fn cancel_batch(
+        &self,
+        request: Request<proto::CancelBatchRequest>,
+    ) -> Result<Response<proto::CancelBatchResponse>, Status> {
+        self.calls.write("CancelBatch", batch::cancel(self.engine.clone(), request.into_inner())).await
     }
 
     async fn list_workers(

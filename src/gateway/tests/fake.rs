@@ -109,6 +109,10 @@ service! {
         retry_execution(RetryExecutionRequest) -> RetryExecutionResponse;
         rerun_execution(RerunExecutionRequest) -> RerunExecutionResponse;
         delete_execution(DeleteExecutionRequest) -> DeleteExecutionResponse;
+        create_batch(CreateBatchRequest) -> CreateBatchResponse;
+        get_batch(GetBatchRequest) -> GetBatchResponse;
+        list_batches(ListBatchesRequest) -> ListBatchesResponse;
+        cancel_batch(CancelBatchRequest) -> CancelBatchResponse;
         list_workers(ListWorkersRequest) -> ListWorkersResponse;
         get_server_info(GetServerInfoRequest) -> GetServerInfoResponse;
     }

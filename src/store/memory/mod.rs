@@ -3,15 +3,17 @@
 //! Deterministic: ordered maps under one lock, no clock, no randomness. A clone is the same store, so that a test can
 //! stop an engine and start another one on what the first left behind.
 
+mod batches;
 mod commit;
 mod retention;
 mod tables;
 
 use super::statistics::Totals;
 use super::{
-    Append, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error, ExecutionKey, ExecutionRow, ExecutionState,
-    Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded,
-    NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size, Statistics, Store,
+    Append, BatchCursor, BatchProgress, BatchRow, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error,
+    ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload,
+    ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size,
+    Statistics, Store,
 };
 use crate::domain::{SessionId, Timestamp};
 use async_trait::async_trait;
@@ -22,6 +24,7 @@ use std::{
 };
 use tables::Tables;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 /// Hints that one node may be behind; more are lost.
 const HINTS_BEHIND_MAX: usize = 64;
@@ -314,6 +317,34 @@ impl Store for MemoryStore {
 
     async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error> {
         Ok(self.write(|tables, changes| tables.delete_trimmed(key, number, limit, changes)))
+    }
+
+    async fn put_batch(&self, row: &BatchRow) -> Result<BatchRow, Error> {
+        Ok(self.write(|tables, changes| tables.put_batch(row, changes)))
+    }
+
+    async fn batch(&self, id: Uuid) -> Result<Option<BatchRow>, Error> {
+        Ok(self.tables().batches.get(&id).cloned())
+    }
+
+    async fn batches(&self, after: Option<BatchCursor>, limit: usize) -> Result<Vec<BatchRow>, Error> {
+        Ok(self.tables().batches_after(after, limit))
+    }
+
+    async fn running_batches(&self, limit: usize) -> Result<Vec<BatchRow>, Error> {
+        Ok(self.tables().running_batches(limit))
+    }
+
+    async fn advance_batch(&self, id: Uuid, progress: &BatchProgress) -> Result<bool, Error> {
+        Ok(self.write(|tables, changes| tables.advance_batch(id, progress, changes)))
+    }
+
+    async fn cancel_batch(&self, id: Uuid, end_time: Timestamp) -> Result<Option<BatchRow>, Error> {
+        Ok(self.write(|tables, changes| tables.cancel_batch(id, end_time, changes)))
+    }
+
+    async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error> {
+        Ok(self.write(|tables, changes| tables.delete_batches(ended_before, limit, changes)))
     }
 
     async fn size(&self) -> Result<Size, Error> {

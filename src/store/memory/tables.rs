@@ -2,9 +2,9 @@
 
 use crate::domain::{SessionId, Timestamp, Uid};
 use crate::store::{
-    Change, DefinitionRow, DefinitionStored, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, HeldRow,
-    HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Pool, Presence, ReadyRow, ReadyUnit,
-    SessionRow, Snapshot, Statistics,
+    BatchRow, Change, DefinitionRow, DefinitionStored, ExecutionKey, ExecutionRow, ExecutionState, Find,
+    FindDefinition, HeldRow, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Pool,
+    Presence, ReadyRow, ReadyUnit, SessionRow, Snapshot, Statistics,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -96,6 +96,7 @@ pub(super) struct Tables {
     pub(super) sessions: BTreeMap<SessionId, SessionRow>,
     pub(super) held: BTreeMap<HeldKey, HeldRow>,
     pub(super) nodes: BTreeMap<Uuid, NodeRow>,
+    pub(super) batches: BTreeMap<Uuid, BatchRow>,
 }
 
 impl Tables {

@@ -3,10 +3,14 @@
 use super::{PostgresStore, nodes};
 use crate::domain::{SessionId, Timestamp};
 use crate::store::{
-    Append, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error, ExecutionKey, ExecutionRow,
-    ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter,
-    ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size, Store,
-    sql::{Connection as _, Row as _, Transaction as _, Values, definitions, executions, list, retention, sessions},
+    Append, BatchCursor, BatchProgress, BatchRow, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow,
+    Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow,
+    LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow,
+    SessionRow, Size, Store,
+    sql::{
+        Connection as _, Row as _, Transaction as _, Values, batches, definitions, executions, list, retention,
+        sessions,
+    },
 };
 use async_trait::async_trait;
 use std::{
@@ -15,6 +19,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 /// The database with its indexes; the log belongs to the whole server.
 const SIZE: &str = "SELECT pg_database_size(current_database())";
@@ -307,6 +312,46 @@ impl Store for PostgresStore {
         self.connections
             .write(move |transaction| Box::pin(retention::delete_trimmed(transaction, key, number, limit)))
             .await
+    }
+
+    async fn put_batch(&self, row: &BatchRow) -> Result<BatchRow, Error> {
+        let row = Arc::new(row.clone());
+        self.connections
+            .write(move |transaction| {
+                let row = row.clone();
+                Box::pin(async move { batches::put(transaction, &row).await })
+            })
+            .await
+    }
+
+    async fn batch(&self, id: Uuid) -> Result<Option<BatchRow>, Error> {
+        self.connections.read(move |connection| Box::pin(batches::batch(connection, id))).await
+    }
+
+    async fn batches(&self, after: Option<BatchCursor>, limit: usize) -> Result<Vec<BatchRow>, Error> {
+        self.connections.read(move |connection| Box::pin(batches::batches(connection, after, limit))).await
+    }
+
+    async fn running_batches(&self, limit: usize) -> Result<Vec<BatchRow>, Error> {
+        self.connections.read(move |connection| Box::pin(batches::running(connection, limit))).await
+    }
+
+    async fn advance_batch(&self, id: Uuid, progress: &BatchProgress) -> Result<bool, Error> {
+        let progress = Arc::new(progress.clone());
+        self.connections
+            .write(move |transaction| {
+                let progress = progress.clone();
+                Box::pin(async move { batches::advance(transaction, id, &progress).await })
+            })
+            .await
+    }
+
+    async fn cancel_batch(&self, id: Uuid, end_time: Timestamp) -> Result<Option<BatchRow>, Error> {
+        self.connections.write(move |transaction| Box::pin(batches::cancel(transaction, id, end_time))).await
+    }
+
+    async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error> {
+        self.connections.write(move |transaction| Box::pin(batches::delete(transaction, ended_before, limit))).await
     }
 
     async fn size(&self) -> Result<Size, Error> {

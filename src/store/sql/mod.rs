@@ -9,6 +9,7 @@
 //! Committing is not here: SQLite has one writer and writes each table with a statement of its own, PostgreSQL writes a
 //! batch from several connections with a single statement.
 
+pub(crate) mod batches;
 pub(crate) mod definitions;
 pub(crate) mod executions;
 pub(crate) mod list;

@@ -212,6 +212,6 @@ pub(super) fn time_if_any(row: &impl Row, column: usize) -> sqlx::Result<Option<
     Ok(row.integer_if_any(column)?.map(Timestamp::from_micros))
 }
 
-fn uuid(row: &impl Row, column: usize) -> sqlx::Result<Uuid> {
+pub(super) fn uuid(row: &impl Row, column: usize) -> sqlx::Result<Uuid> {
     Ok(Uuid::from_bytes(bytes(row, column)?))
 }

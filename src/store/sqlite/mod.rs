@@ -17,10 +17,11 @@ mod open;
 mod tests;
 
 use super::{
-    Append, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error, ExecutionKey, ExecutionRow,
-    ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload, ListCursor, ListFilter,
-    ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, Schema, SessionRow, Size, Statistics, Store,
-    sql::{Transaction as _, definitions, executions, list, retention, sessions},
+    Append, BatchCursor, BatchProgress, BatchRow, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow,
+    Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow,
+    LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, Schema,
+    SessionRow, Size, Statistics, Store,
+    sql::{Transaction as _, batches, definitions, executions, list, retention, sessions},
 };
 use super::{statistics::Totals, unbroken::unbroken};
 use crate::domain::{SessionId, Timestamp};
@@ -36,6 +37,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{Mutex, mpsc};
+use uuid::Uuid;
 
 /// Bytes of a page: one history row of a usual step fits many times, and the tables stay shallow.
 const PAGE_BYTES: u32 = 8192;
@@ -361,6 +363,36 @@ impl Store for SqliteStore {
 
     async fn delete_trimmed(&self, key: ExecutionKey, number: u64, limit: usize) -> Result<bool, Error> {
         self.write(move |transaction| Box::pin(retention::delete_trimmed(transaction, key, number, limit))).await
+    }
+
+    async fn put_batch(&self, row: &BatchRow) -> Result<BatchRow, Error> {
+        let row = row.clone();
+        self.write(move |transaction| Box::pin(async move { batches::put(transaction, &row).await })).await
+    }
+
+    async fn batch(&self, id: Uuid) -> Result<Option<BatchRow>, Error> {
+        self.readers.read(async |reader| batches::batch(reader, id).await).await
+    }
+
+    async fn batches(&self, after: Option<BatchCursor>, limit: usize) -> Result<Vec<BatchRow>, Error> {
+        self.readers.read(async |reader| batches::batches(reader, after, limit).await).await
+    }
+
+    async fn running_batches(&self, limit: usize) -> Result<Vec<BatchRow>, Error> {
+        self.readers.read(async |reader| batches::running(reader, limit).await).await
+    }
+
+    async fn advance_batch(&self, id: Uuid, progress: &BatchProgress) -> Result<bool, Error> {
+        let progress = progress.clone();
+        self.write(move |transaction| Box::pin(async move { batches::advance(transaction, id, &progress).await })).await
+    }
+
+    async fn cancel_batch(&self, id: Uuid, end_time: Timestamp) -> Result<Option<BatchRow>, Error> {
+        self.write(move |transaction| Box::pin(batches::cancel(transaction, id, end_time))).await
+    }
+
+    async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error> {
+        self.write(move |transaction| Box::pin(batches::delete(transaction, ended_before, limit))).await
     }
 
     async fn size(&self) -> Result<Size, Error> {

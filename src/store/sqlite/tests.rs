@@ -4,7 +4,7 @@ use super::{connection::Writer, open};
 use crate::domain::Timestamp;
 use crate::store::{
     Error, ExecutionKey, ExecutionState, Find, ListCursor, ListFilter, Presence, SqliteStore, Store as _,
-    sql::{Connection as _, Dialect, Rows, Values, list, list::Walk, retention, text as sql},
+    sql::{Connection as _, Dialect, Rows, Values, batches, list, list::Walk, retention, text as sql},
     sqlite::{Options, commit},
 };
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _, sqlite::SqliteConnectOptions};
@@ -37,6 +37,9 @@ async fn each_query_that_loops_uses_its_index() {
         (retention::CLOSED, "executions_close"),
         (retention::DELETED, "executions_delete"),
         (retention::RUNS, "runs_start"),
+        (batches::BATCHES, "batches_create"),
+        (batches::BATCHES_FIRST, "batches_create"),
+        (batches::RUNNING, "batches_running"),
         (sql::DEFINITION_BY_HASH, "definitions_hash"),
         (sql::DEFINITION_LATEST, "definitions_order"),
         (sql::CONTRACT_VERSIONS, "PRIMARY KEY (namespace=? AND task_name=?)"),
@@ -63,6 +66,7 @@ async fn each_query_that_loops_uses_its_index() {
         retention::DELETE_RUNS,
         retention::DELETE_HELD,
         retention::DELETE_READY,
+        batches::DELETE,
     ] {
         let plan = self::plan(&store, delete).await;
         // The portion that goes is found first.

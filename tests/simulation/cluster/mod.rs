@@ -1,5 +1,6 @@
 //! Several nodes on one store: what they tell each other, and what happens when one of them falls silent.
 
+mod batches;
 mod news;
 mod presence;
 mod sessions;
