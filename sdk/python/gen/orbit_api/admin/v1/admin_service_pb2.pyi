@@ -11,6 +11,7 @@ import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
+import orbit_api.admin.v1.batch_pb2
 import orbit_api.admin.v1.explanation_pb2
 import orbit_api.workflow.v1.definition_pb2
 import orbit_api.workflow.v1.event_pb2
@@ -1295,6 +1296,207 @@ class DeleteExecutionResponse(google.protobuf.message.Message):
     ) -> None: ...
 
 Global___DeleteExecutionResponse: typing_extensions.TypeAlias = DeleteExecutionResponse
+
+@typing.final
+class CreateBatchRequest(google.protobuf.message.Message):
+    """Request for [CreateBatch][orbit.admin.v1.AdminService.CreateBatch]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CANCEL_FIELD_NUMBER: builtins.int
+    TERMINATE_FIELD_NUMBER: builtins.int
+    RETRY_FIELD_NUMBER: builtins.int
+    DELETE_FIELD_NUMBER: builtins.int
+    FILTER_FIELD_NUMBER: builtins.int
+    MAX_EXECUTIONS_FIELD_NUMBER: builtins.int
+    DRY_RUN_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    filter: builtins.str
+    """Which executions, as in `ListExecutions`. Required: all executions are named by `start_time > "1970-01-01T00:00:00Z"`."""
+    max_executions: builtins.int
+    """Most executions that it reaches. Default 0: no limit."""
+    dry_run: builtins.bool
+    """Whether only to count. Default false."""
+    request_id: builtins.str
+    """Makes the call safe to repeat."""
+    @property
+    def cancel(self) -> orbit_api.admin.v1.batch_pb2.CancelAction:
+        """Cancels: nothing new starts in it, and it ends CANCELLED."""
+
+    @property
+    def terminate(self) -> orbit_api.admin.v1.batch_pb2.TerminateAction:
+        """Terminates: it ends at once."""
+
+    @property
+    def retry(self) -> orbit_api.admin.v1.batch_pb2.RetryAction:
+        """Runs FAILED and TIMED_OUT ones again from where they failed."""
+
+    @property
+    def delete(self) -> orbit_api.admin.v1.batch_pb2.DeleteAction:
+        """Deletes closed ones."""
+
+    def __init__(
+        self,
+        *,
+        cancel: orbit_api.admin.v1.batch_pb2.CancelAction | None = ...,
+        terminate: orbit_api.admin.v1.batch_pb2.TerminateAction | None = ...,
+        retry: orbit_api.admin.v1.batch_pb2.RetryAction | None = ...,
+        delete: orbit_api.admin.v1.batch_pb2.DeleteAction | None = ...,
+        filter: builtins.str = ...,
+        max_executions: builtins.int = ...,
+        dry_run: builtins.bool = ...,
+        request_id: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["action", b"action", "cancel", b"cancel", "delete", b"delete", "retry", b"retry", "terminate", b"terminate"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "cancel", b"cancel", "delete", b"delete", "dry_run", b"dry_run", "filter", b"filter", "max_executions", b"max_executions", "request_id", b"request_id", "retry", b"retry", "terminate", b"terminate"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["action", b"action"]) -> typing.Literal["cancel", "terminate", "retry", "delete"] | None: ...
+
+Global___CreateBatchRequest: typing_extensions.TypeAlias = CreateBatchRequest
+
+@typing.final
+class CreateBatchResponse(google.protobuf.message.Message):
+    """Response to [CreateBatch][orbit.admin.v1.AdminService.CreateBatch]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BATCH_FIELD_NUMBER: builtins.int
+    @property
+    def batch(self) -> orbit_api.admin.v1.batch_pb2.Batch:
+        """The batch, with `expected_count`; without an id for a dry run."""
+
+    def __init__(
+        self,
+        *,
+        batch: orbit_api.admin.v1.batch_pb2.Batch | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["batch", b"batch"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batch", b"batch"]) -> None: ...
+
+Global___CreateBatchResponse: typing_extensions.TypeAlias = CreateBatchResponse
+
+@typing.final
+class GetBatchRequest(google.protobuf.message.Message):
+    """Request for [GetBatch][orbit.admin.v1.AdminService.GetBatch]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id"]) -> None: ...
+
+Global___GetBatchRequest: typing_extensions.TypeAlias = GetBatchRequest
+
+@typing.final
+class GetBatchResponse(google.protobuf.message.Message):
+    """Response to [GetBatch][orbit.admin.v1.AdminService.GetBatch]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BATCH_FIELD_NUMBER: builtins.int
+    @property
+    def batch(self) -> orbit_api.admin.v1.batch_pb2.Batch:
+        """The batch."""
+
+    def __init__(
+        self,
+        *,
+        batch: orbit_api.admin.v1.batch_pb2.Batch | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["batch", b"batch"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batch", b"batch"]) -> None: ...
+
+Global___GetBatchResponse: typing_extensions.TypeAlias = GetBatchResponse
+
+@typing.final
+class ListBatchesRequest(google.protobuf.message.Message):
+    """Request for [ListBatches][orbit.admin.v1.AdminService.ListBatches]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    page_size: builtins.int
+    """Entries a page. 0 is 50; more than 1,000 is treated as 1,000; negative is refused."""
+    page_token: builtins.str
+    """Token of the next page, from the answer before."""
+    def __init__(
+        self,
+        *,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
+
+Global___ListBatchesRequest: typing_extensions.TypeAlias = ListBatchesRequest
+
+@typing.final
+class ListBatchesResponse(google.protobuf.message.Message):
+    """Response to [ListBatches][orbit.admin.v1.AdminService.ListBatches]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BATCHES_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """Token of the next page; empty at the end."""
+    @property
+    def batches(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[orbit_api.admin.v1.batch_pb2.Batch]:
+        """The entries, newest first."""
+
+    def __init__(
+        self,
+        *,
+        batches: collections.abc.Iterable[orbit_api.admin.v1.batch_pb2.Batch] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["batches", b"batches", "next_page_token", b"next_page_token"]) -> None: ...
+
+Global___ListBatchesResponse: typing_extensions.TypeAlias = ListBatchesResponse
+
+@typing.final
+class CancelBatchRequest(google.protobuf.message.Message):
+    """Request for [CancelBatch][orbit.admin.v1.AdminService.CancelBatch]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Required. Id."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id"]) -> None: ...
+
+Global___CancelBatchRequest: typing_extensions.TypeAlias = CancelBatchRequest
+
+@typing.final
+class CancelBatchResponse(google.protobuf.message.Message):
+    """Response to [CancelBatch][orbit.admin.v1.AdminService.CancelBatch]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BATCH_FIELD_NUMBER: builtins.int
+    @property
+    def batch(self) -> orbit_api.admin.v1.batch_pb2.Batch:
+        """The batch as it is now."""
+
+    def __init__(
+        self,
+        *,
+        batch: orbit_api.admin.v1.batch_pb2.Batch | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["batch", b"batch"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["batch", b"batch"]) -> None: ...
+
+Global___CancelBatchResponse: typing_extensions.TypeAlias = CancelBatchResponse
 
 @typing.final
 class ListWorkersRequest(google.protobuf.message.Message):

@@ -138,6 +138,26 @@ class AdminServiceStub(object):
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionRequest.SerializeToString,
                 response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionResponse.FromString,
                 _registered_method=True)
+        self.CreateBatch = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/CreateBatch',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.CreateBatchRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.CreateBatchResponse.FromString,
+                _registered_method=True)
+        self.GetBatch = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/GetBatch',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetBatchRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetBatchResponse.FromString,
+                _registered_method=True)
+        self.ListBatches = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/ListBatches',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ListBatchesRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ListBatchesResponse.FromString,
+                _registered_method=True)
+        self.CancelBatch = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/CancelBatch',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.CancelBatchRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.CancelBatchResponse.FromString,
+                _registered_method=True)
         self.ListWorkers = channel.unary_unary(
                 '/orbit.admin.v1.AdminService/ListWorkers',
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ListWorkersRequest.SerializeToString,
@@ -343,6 +363,42 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateBatch(self, request, context):
+        """Makes a batch: one action on all executions that a filter names. It is worked off in the background, so that callers and
+        workers keep most of the server's time; `GetBatch` tells how far it has come.
+
+        Each execution is acted on as by a call of its own, at most once. What does not match any more when its turn comes, and
+        what is started after this call, is left alone. With `dry_run` nothing is stored: the answer tells how many match.
+        Errors: `FIELD_VIOLATION` (filter), `REQUEST_ID_REUSED`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBatch(self, request, context):
+        """Reads a batch. Errors: `BATCH_NOT_FOUND`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBatches(self, request, context):
+        """Lists batches, newest first, in stable pages. Those that ended are kept as long as closed executions are.
+        Errors: `PAGE_TOKEN_INVALID`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelBatch(self, request, context):
+        """Ends a batch. What it has done stays done, and the few executions that it is acting on are finished.
+
+        OK for one that has ended, too, which it does not change: the answer tells its state. Errors: `BATCH_NOT_FOUND`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListWorkers(self, request, context):
         """Lists the sessions of workers. Errors: `PAGE_TOKEN_INVALID`.
         """
@@ -459,6 +515,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteExecution,
                     request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionRequest.FromString,
                     response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionResponse.SerializeToString,
+            ),
+            'CreateBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateBatch,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.CreateBatchRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.CreateBatchResponse.SerializeToString,
+            ),
+            'GetBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBatch,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetBatchRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetBatchResponse.SerializeToString,
+            ),
+            'ListBatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBatches,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ListBatchesRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.ListBatchesResponse.SerializeToString,
+            ),
+            'CancelBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelBatch,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.CancelBatchRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.CancelBatchResponse.SerializeToString,
             ),
             'ListWorkers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListWorkers,
@@ -1015,6 +1091,114 @@ class AdminService(object):
             '/orbit.admin.v1.AdminService/DeleteExecution',
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionRequest.SerializeToString,
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeleteExecutionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/CreateBatch',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.CreateBatchRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.CreateBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/GetBatch',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetBatchRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/ListBatches',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.ListBatchesRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.ListBatchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/CancelBatch',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.CancelBatchRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.CancelBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -345,6 +345,70 @@ _AdminServiceDeleteExecutionType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminServiceCreateBatchType = typing_extensions.TypeVar(
+    '_AdminServiceCreateBatchType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.CreateBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.CreateBatchResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.CreateBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.CreateBatchResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.CreateBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.CreateBatchResponse,
+    ],
+)
+
+_AdminServiceGetBatchType = typing_extensions.TypeVar(
+    '_AdminServiceGetBatchType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.GetBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.GetBatchResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.GetBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.GetBatchResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.GetBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.GetBatchResponse,
+    ],
+)
+
+_AdminServiceListBatchesType = typing_extensions.TypeVar(
+    '_AdminServiceListBatchesType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ListBatchesRequest,
+        orbit_api.admin.v1.admin_service_pb2.ListBatchesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ListBatchesRequest,
+        orbit_api.admin.v1.admin_service_pb2.ListBatchesResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ListBatchesRequest,
+        orbit_api.admin.v1.admin_service_pb2.ListBatchesResponse,
+    ],
+)
+
+_AdminServiceCancelBatchType = typing_extensions.TypeVar(
+    '_AdminServiceCancelBatchType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.CancelBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.CancelBatchResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.CancelBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.CancelBatchResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.CancelBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.CancelBatchResponse,
+    ],
+)
+
 _AdminServiceListWorkersType = typing_extensions.TypeVar(
     '_AdminServiceListWorkersType',
     grpc.UnaryUnaryMultiCallable[
@@ -377,7 +441,7 @@ _AdminServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminServiceGetDefinitionType, _AdminServiceListDefinitionsType, _AdminServiceStartExecutionType, _AdminServiceGetExecutionType, _AdminServiceQueryExecutionType, _AdminServiceExplainExecutionType, _AdminServiceWaitExecutionType, _AdminServiceListExecutionsType, _AdminServiceCountExecutionsType, _AdminServiceListEventsType, _AdminServiceWatchEventsType, _AdminServiceSignalExecutionType, _AdminServiceCancelExecutionType, _AdminServiceTerminateExecutionType, _AdminServicePauseExecutionType, _AdminServiceResumeExecutionType, _AdminServiceRetryExecutionType, _AdminServiceRerunExecutionType, _AdminServiceDeleteExecutionType, _AdminServiceListWorkersType, _AdminServiceGetServerInfoType]):
+class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminServiceGetDefinitionType, _AdminServiceListDefinitionsType, _AdminServiceStartExecutionType, _AdminServiceGetExecutionType, _AdminServiceQueryExecutionType, _AdminServiceExplainExecutionType, _AdminServiceWaitExecutionType, _AdminServiceListExecutionsType, _AdminServiceCountExecutionsType, _AdminServiceListEventsType, _AdminServiceWatchEventsType, _AdminServiceSignalExecutionType, _AdminServiceCancelExecutionType, _AdminServiceTerminateExecutionType, _AdminServicePauseExecutionType, _AdminServiceResumeExecutionType, _AdminServiceRetryExecutionType, _AdminServiceRerunExecutionType, _AdminServiceDeleteExecutionType, _AdminServiceCreateBatchType, _AdminServiceGetBatchType, _AdminServiceListBatchesType, _AdminServiceCancelBatchType, _AdminServiceListWorkersType, _AdminServiceGetServerInfoType]):
     """Deploys definitions, starts executions and looks after them: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
@@ -465,6 +529,22 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
         grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
             orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.CreateBatchRequest,
+            orbit_api.admin.v1.admin_service_pb2.CreateBatchResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.GetBatchRequest,
+            orbit_api.admin.v1.admin_service_pb2.GetBatchResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.ListBatchesRequest,
+            orbit_api.admin.v1.admin_service_pb2.ListBatchesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.CancelBatchRequest,
+            orbit_api.admin.v1.admin_service_pb2.CancelBatchResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
@@ -557,6 +637,22 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
         grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
             orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.CreateBatchRequest,
+            orbit_api.admin.v1.admin_service_pb2.CreateBatchResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.GetBatchRequest,
+            orbit_api.admin.v1.admin_service_pb2.GetBatchResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.ListBatchesRequest,
+            orbit_api.admin.v1.admin_service_pb2.ListBatchesResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.CancelBatchRequest,
+            orbit_api.admin.v1.admin_service_pb2.CancelBatchResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
@@ -688,6 +784,29 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
     Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_OPEN` (with the state), `REQUEST_ID_REUSED`.
     """
 
+    CreateBatch: _AdminServiceCreateBatchType
+    """Makes a batch: one action on all executions that a filter names. It is worked off in the background, so that callers and
+    workers keep most of the server's time; `GetBatch` tells how far it has come.
+
+    Each execution is acted on as by a call of its own, at most once. What does not match any more when its turn comes, and
+    what is started after this call, is left alone. With `dry_run` nothing is stored: the answer tells how many match.
+    Errors: `FIELD_VIOLATION` (filter), `REQUEST_ID_REUSED`.
+    """
+
+    GetBatch: _AdminServiceGetBatchType
+    """Reads a batch. Errors: `BATCH_NOT_FOUND`."""
+
+    ListBatches: _AdminServiceListBatchesType
+    """Lists batches, newest first, in stable pages. Those that ended are kept as long as closed executions are.
+    Errors: `PAGE_TOKEN_INVALID`.
+    """
+
+    CancelBatch: _AdminServiceCancelBatchType
+    """Ends a batch. What it has done stays done, and the few executions that it is acting on are finished.
+
+    OK for one that has ended, too, which it does not change: the answer tells its state. Errors: `BATCH_NOT_FOUND`.
+    """
+
     ListWorkers: _AdminServiceListWorkersType
     """Lists the sessions of workers. Errors: `PAGE_TOKEN_INVALID`."""
 
@@ -774,6 +893,22 @@ AdminServiceAsyncStub: typing_extensions.TypeAlias = AdminServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.DeleteExecutionRequest,
         orbit_api.admin.v1.admin_service_pb2.DeleteExecutionResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.CreateBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.CreateBatchResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.GetBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.GetBatchResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.ListBatchesRequest,
+        orbit_api.admin.v1.admin_service_pb2.ListBatchesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.CancelBatchRequest,
+        orbit_api.admin.v1.admin_service_pb2.CancelBatchResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.ListWorkersRequest,
@@ -1010,6 +1145,49 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         Its rows are removed a minute or two later. The same happens by itself when an execution has been closed for as long as the
         server keeps them (30 days by default). One that was deleted before is not found, but by the call that did it.
         Errors: `EXECUTION_NOT_FOUND`, `EXECUTION_OPEN` (with the state), `REQUEST_ID_REUSED`.
+        """
+
+    @abc.abstractmethod
+    def CreateBatch(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.CreateBatchRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.CreateBatchResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.CreateBatchResponse]]:
+        """Makes a batch: one action on all executions that a filter names. It is worked off in the background, so that callers and
+        workers keep most of the server's time; `GetBatch` tells how far it has come.
+
+        Each execution is acted on as by a call of its own, at most once. What does not match any more when its turn comes, and
+        what is started after this call, is left alone. With `dry_run` nothing is stored: the answer tells how many match.
+        Errors: `FIELD_VIOLATION` (filter), `REQUEST_ID_REUSED`.
+        """
+
+    @abc.abstractmethod
+    def GetBatch(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.GetBatchRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.GetBatchResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.GetBatchResponse]]:
+        """Reads a batch. Errors: `BATCH_NOT_FOUND`."""
+
+    @abc.abstractmethod
+    def ListBatches(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.ListBatchesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.ListBatchesResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.ListBatchesResponse]]:
+        """Lists batches, newest first, in stable pages. Those that ended are kept as long as closed executions are.
+        Errors: `PAGE_TOKEN_INVALID`.
+        """
+
+    @abc.abstractmethod
+    def CancelBatch(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.CancelBatchRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.CancelBatchResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.CancelBatchResponse]]:
+        """Ends a batch. What it has done stays done, and the few executions that it is acting on are finished.
+
+        OK for one that has ended, too, which it does not change: the answer tells its state. Errors: `BATCH_NOT_FOUND`.
         """
 
     @abc.abstractmethod

@@ -96,6 +96,8 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """FAILED_PRECONDITION: the execution is open, so it cannot be deleted; the metadata has its state. Cancel or terminate it
     first.
     """
+    ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 31
+    """NOT_FOUND: no batch has this id, or it was deleted long after its end."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of the one `google.rpc.ErrorInfo` in every error, without the prefix
@@ -176,4 +178,6 @@ ERROR_REASON_EXECUTION_OPEN: ErrorReason.ValueType  # 30
 """FAILED_PRECONDITION: the execution is open, so it cannot be deleted; the metadata has its state. Cancel or terminate it
 first.
 """
+ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 31
+"""NOT_FOUND: no batch has this id, or it was deleted long after its end."""
 Global___ErrorReason: typing_extensions.TypeAlias = ErrorReason
