@@ -81,7 +81,8 @@ impl Membership {
     }
 
     /// Takes in the rows of all nodes, as presence answers with them; `monotonic` is this node's time. Back come the
-    /// times of others that went faster than this node's, from and to.
+    /// times of others that went faster than this node's, from and to. Where other nodes are among them it must be called
+    /// every round, since only their silence tells that they are dead.
     pub(super) fn seen(&self, rows: &[NodeRow], monotonic: Duration) -> Vec<(Timestamp, Timestamp)> {
         let mut leaps = Vec::new();
         let mut sights = self.sights();

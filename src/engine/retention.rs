@@ -19,7 +19,7 @@ use std::{
 };
 
 /// Pause between two looks while there is little to do.
-const INTERVAL: Duration = Duration::from_secs(15);
+const INTERVAL: Duration = Duration::from_secs(10);
 /// Pause while there is more.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// How long rows stay once they are marked: longer than any statement may run (a minute at most), its retries included.

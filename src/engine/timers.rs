@@ -96,8 +96,13 @@ impl Wheels {
         self.own.by_key.len() + self.found.by_key.len()
     }
 
+    /// When an execution's timer is due, if one is known.
+    fn due(&self, key: ExecutionKey) -> Option<Timestamp> {
+        self.own.by_key.get(&key).or_else(|| self.found.by_key.get(&key)).map(|timer| timer.due)
+    }
+
     fn has(&self, key: ExecutionKey) -> bool {
-        self.own.by_key.contains_key(&key) || self.found.by_key.contains_key(&key)
+        self.due(key).is_some()
     }
 }
 
@@ -131,9 +136,9 @@ impl Timers {
         }
     }
 
-    /// The same of what may be older than what is known: only an earlier time counts.
+    /// The same of what may be older than what is known, or may not have been written: only an earlier time counts.
     pub(super) fn note_earlier(&self, key: ExecutionKey, wake_time: Option<Timestamp>) {
-        let known = self.lock().own.by_key.get(&key).map(|timer| timer.due);
+        let known = self.lock().due(key);
         if known.is_none_or(|known| wake_time.is_some_and(|time| time < known)) {
             self.note(key, wake_time);
         }

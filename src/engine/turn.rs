@@ -165,6 +165,8 @@ impl Core {
                     tries += 1;
                 }
                 Err(error) => {
+                    // It may have been written all the same.
+                    self.timers.note_earlier(key, drafted.wake_time);
                     self.cache.drop_state(key);
                     return self.refuse(mailbox, items, &error);
                 }

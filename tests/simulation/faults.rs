@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use orbit::clock::{Entropy, SeededEntropy, TokioClock};
-use orbit::domain::{Phase, ReportOutcome};
+use orbit::domain::{Phase, ReportOutcome, StepState};
 use orbit::engine::{Config, Engine, Error};
 use orbit::store::{
     Faulty, MemoryStore,
@@ -115,6 +115,21 @@ async fn timers_go_on_once_the_store_does() {
     *weather.lock().unwrap() = Weather::Fine;
     assert_eq!(orbit.wait("e", 10.0).await, Phase::Succeeded);
     assert!(orbit.now().since(START) < Duration::from_millis(31_500), "{:?}", orbit.now().since(START));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_is_in_time_although_the_answer_to_its_commit_is_lost() {
+    let (orbit, weather) = stormy(Config::default());
+    let lines = "signals: {s: {}}\nsteps:\n  - {id: long, sleep: {for: 9s}}\n  - {id: go, await: {signal: s}}\n  \
+                 - {id: short, sleep: {for: 1s}, needs: [go]}\n";
+    orbit.deploy("naps", lines).await;
+    orbit.start("naps", "e").await;
+    *weather.lock().unwrap() = Weather::CommitsAreLost;
+    assert!(orbit.signal("e", "s", "1").await.is_err());
+    *weather.lock().unwrap() = Weather::Fine;
+    pass(1.5).await;
+    assert_eq!(orbit.step("e", "short").await, StepState::Succeeded);
+    assert_eq!(orbit.step("e", "long").await, StepState::Sleeping);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,10 @@
 //! Who lives and who holds what: heartbeats, lost sessions, long tasks.
 
 use crate::harness::*;
+use orbit::clock::{SeededEntropy, TokioClock};
 use orbit::domain::{EndReason, EventKind, Phase, ReportOutcome, StepState};
-use orbit::engine::{Config, Error, HeldToken};
-use orbit::store::Store;
+use orbit::engine::{Config, Engine, Error, HeldToken};
+use orbit::store::{MemoryStore, Store};
 use std::{sync::Arc, time::Duration};
 
 const ONE_TASK: &str = "tasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1}\n";
@@ -267,4 +268,33 @@ async fn a_session_of_a_life_before_is_lost_if_its_worker_is_gone() {
     pass(15.0).await;
     assert_eq!(second.count("e", ended(EndReason::SessionLost)).await, 1);
     assert!(second.memory.session(session).await.unwrap().is_none());
+}
+
+/// The next life of a node whose store only it writes: it has an id of its own, and time goes on where it was.
+fn life(memory: &MemoryStore, seed: u64) -> Orbit {
+    let clock = Arc::new(TokioClock::starting_at(memory.opened().newest_now.unwrap_or(START)));
+    let entropy = Arc::new(SeededEntropy::new(seed));
+    let engine = Engine::start(Arc::new(memory.clone()), clock.clone(), entropy, Config::default());
+    Orbit { engine, memory: memory.clone(), clock }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_starts_again_at_once_leaves_no_timer_to_its_life_before() {
+    let memory = MemoryStore::new();
+    let first = life(&memory, 1);
+    first.deploy("nap", "steps:\n  - {id: a, sleep: {for: 1m}}\n").await;
+    let session = first.worker(&["a@1"]).await;
+    first.hold(session, &[], 10).await;
+    first.engine.shutdown().await;
+    let second = life(&memory, 2);
+    // The only worker is heard of too seldom for silence to be told from its absence.
+    second.hold(session, &[], 20).await;
+    for number in 0..20 {
+        second.start("nap", &format!("e{number}")).await;
+    }
+    second.hold(session, &[], 70).await;
+    for number in 0..20 {
+        assert_eq!(second.phase(&format!("e{number}")).await, Phase::Succeeded, "e{number}");
+    }
+    assert_eq!(second.engine.nodes().len(), 1);
 }

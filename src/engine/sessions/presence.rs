@@ -58,7 +58,12 @@ impl Core {
         }
         let node = Some(NodeRow { id: self.node, now, level: super::super::EVENT_LEVEL });
         let presence = Presence { contacts, held, node };
-        let nodes = self.store.presence(&presence).await.map_err(Error::Store)?;
+        let mut nodes = self.store.presence(&presence).await.map_err(Error::Store)?;
+        if !self.store.is_shared() {
+            // The others are lives before this one. Of them nothing is expected, and rounds that write nothing could not
+            // tell that they are silent.
+            nodes.retain(|node| node.id == self.node);
+        }
         self.sessions.written(&presence.contacts, &presence.held);
         for (from, to) in self.members.seen(&nodes, self.clock.monotonic()) {
             self.sessions.steadiness().leapt(from, to);
