@@ -66,6 +66,10 @@ pub const TASKS_KNOWN: &str = "orbit_tasks_known";
 pub const TIMERS_HOT: &str = "orbit_timers_hot";
 /// Gauge: sessions of workers that this server has heard of.
 pub const SESSIONS: &str = "orbit_sessions";
+/// Counter: what executions asked of others and was tried, by `kind` and `result`; what failed is tried again.
+pub const EFFECTS: &str = "orbit_effects_total";
+/// Gauge: effects that wait or are under way here.
+pub const EFFECTS_UNDER_WAY: &str = "orbit_effects_under_way";
 /// Counter: connections that could not be accepted, for example for want of file descriptors.
 pub const ACCEPT_FAILED: &str = "orbit_accept_failed_total";
 
@@ -156,6 +160,8 @@ fn describe() {
     describe_gauge!(POLLS_PARKED, "Polls and streams that wait for tasks");
     describe_gauge!(TASKS_KNOWN, "Waiting tasks that this server knows of");
     describe_gauge!(TIMERS_HOT, "Timers of the next seconds");
+    describe_counter!(EFFECTS, "What executions asked of others and was tried");
+    describe_gauge!(EFFECTS_UNDER_WAY, "Effects that wait or are under way");
     describe_gauge!(SESSIONS, "Sessions of workers that this server has heard of");
     describe_counter!(ACCEPT_FAILED, "Connections that could not be accepted");
     describe_counter!(HTTP_REQUESTS, "Requests of http steps that were made or refused");

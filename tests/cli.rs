@@ -201,6 +201,41 @@ fn deploy_stores_nothing_if_one_file_has_faults() {
 }
 
 #[test]
+fn a_folder_is_deployed_together_in_any_order_or_not_at_all() {
+    let server = Server::start();
+    server.dir.file(
+        "flows/a.yaml",
+        "name: parent\nversion: 1.0.0\nsteps: [{id: c, workflow: child@^1}]\nresult: ${ steps.c.output }\n",
+    );
+    server.dir.file(
+        "flows/deep/z.yml",
+        "name: child\nversion: 1.2.0\nsteps: [{id: c, compute: 5}]\nresult: ${ steps.c.output }\n",
+    );
+    server.dir.file("flows/.hidden.yaml", "this is none");
+    let folder = server.dir.path("flows");
+    let lost = server.dir.file(
+        "flows/lost.yaml",
+        "name: lost\nversion: 1.0.0\nsteps: [{id: c, workflow: child@^2}, {id: d, workflow: lost@1.0.0}]\n",
+    );
+    let done = server.orbit(&["deploy", &folder]);
+    assert_eq!(done.code, 1, "{}", done.stderr);
+    for part in ["lost.yaml: line 3", "CHILD_NOT_FOUND", "no version of workflow `child` fits `^2`", "CHILD_CYCLE"] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
+    assert_eq!(server.orbit(&["start", "child"]).code, 3);
+
+    std::fs::remove_file(lost).unwrap();
+    let done = server.orbit(&["deploy", &folder]);
+    assert_eq!((done.code, &*done.stdout), (0, "parent@1.0.0 deployed\nchild@1.2.0 deployed\n"), "{}", done.stderr);
+    let done = server.orbit(&["start", "parent", "--id", "p", "--wait", "-o", "json"]);
+    assert_eq!((done.code, &done.stdout_json()["output"]), (0, &serde_json::json!(5)), "{}", done.stderr);
+    let parent = server.orbit(&["get", "p", "-o", "json"]).stdout_json();
+    let child = parent["steps"][0]["child"]["id"].as_str().unwrap().to_owned();
+    let child = server.orbit(&["get", &child, "-o", "json"]).stdout_json();
+    assert_eq!((&child["version"], &child["parent"]["id"]), (&serde_json::json!("1.2.0"), &serde_json::json!("p")));
+}
+
+#[test]
 fn colours_are_for_terminals_only() {
     let server = Server::with(&[COMPUTE]);
     assert_eq!(server.orbit(&["start", "compute", "--id", "a", "--wait"]).code, 0);

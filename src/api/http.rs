@@ -39,6 +39,7 @@ async fn metrics(engine: Engine) -> impl axum::response::IntoResponse {
         (telemetry::TASKS_KNOWN, sizes.ready_rows),
         (telemetry::TIMERS_HOT, sizes.timers),
         (telemetry::SESSIONS, sizes.sessions),
+        (telemetry::EFFECTS_UNDER_WAY, sizes.effects),
     ] {
         telemetry::level(gauge, u64::try_from(size).unwrap_or(u64::MAX));
     }

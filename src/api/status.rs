@@ -27,6 +27,17 @@ const DESCRIPTION_BYTES_MAX: usize = 512;
 /// Most bytes of all violations of an error: base64 makes a third more of it, and proxies drop trailers over 8 KiB.
 const VIOLATIONS_BYTES_MAX: usize = 4_500;
 
+/// A fault of one of several definitions.
+#[derive(Clone, Debug)]
+pub(super) struct FileFault {
+    /// Place of the definition in the request.
+    pub(super) index: usize,
+    /// Name of its file.
+    pub(super) file: String,
+    /// The fault.
+    pub(super) fault: Fault,
+}
+
 /// Why a call is not answered with what it asked for.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
@@ -36,6 +47,9 @@ pub(super) enum Refusal {
     /// The definition has faults.
     #[error("definition is not valid")]
     DefinitionInvalid(Vec<Fault>),
+    /// Some of several definitions have faults.
+    #[error("definitions are not valid")]
+    DefinitionsInvalid(Vec<FileFault>),
     /// The engine did not do it.
     #[error(transparent)]
     Engine(#[from] engine::Error),
@@ -192,6 +206,7 @@ pub(super) fn verdict(refusal: &Refusal) -> Verdict {
     match refusal {
         Refusal::Invalid(invalid) => of_invalid(invalid),
         Refusal::DefinitionInvalid(faults) => of_faults(faults),
+        Refusal::DefinitionsInvalid(faults) => of_file_faults(faults),
         Refusal::Engine(error) => of_engine(error),
         Refusal::Store(error) => of_store(error),
         Refusal::MessageTooLarge { limit, actual } => {
@@ -227,6 +242,9 @@ fn of_rejection(rejection: &Rejection) -> Verdict {
     let unmet = |reason| Verdict::new(Code::FailedPrecondition, reason, text.clone());
     match rejection {
         Rejection::ExecutionClosed { state } => unmet(ErrorReason::ExecutionClosed).with("state", *state),
+        Rejection::EffectsOpen => {
+            Verdict::new(Code::Unavailable, ErrorReason::ExecutionOpen, &*text).retry_after(Duration::from_secs(1))
+        }
         Rejection::ExecutionOpen { state } => unmet(ErrorReason::ExecutionOpen).with("state", *state),
         // Callers are told so with the id, by the engine's own error; this is for who is not told which one it was.
         Rejection::Deleted => Verdict::new(Code::NotFound, ErrorReason::ExecutionNotFound, &*text),
@@ -305,6 +323,10 @@ fn of_engine(error: &engine::Error) -> Verdict {
         engine::Error::BatchNotFound { id } => {
             Verdict::new(Code::NotFound, ErrorReason::BatchNotFound, text).with("id", id).resource("batch", id)
         }
+        // Whoever deploys says which file has which.
+        engine::Error::DefinitionsInvalid { faults } => {
+            of_faults(&faults.iter().map(|(_, fault)| fault.clone()).collect::<Vec<_>>())
+        }
         engine::Error::SessionNotFound => Verdict::new(Code::NotFound, ErrorReason::SessionNotFound, text),
         engine::Error::Overloaded { what } => Verdict::new(Code::ResourceExhausted, ErrorReason::Overloaded, text)
             .with("queue", *what)
@@ -345,6 +367,23 @@ fn of_faults(faults: &[Fault]) -> Verdict {
         .with("faults", faults.len().to_string());
     verdict.violations =
         faults.iter().map(|fault| Violation { field: fault.path.clone(), description: describe(fault) }).collect();
+    verdict
+}
+
+fn of_file_faults(faults: &[FileFault]) -> Verdict {
+    let in_file = |FileFault { file, fault, .. }: &FileFault| format!("{file}: {}", describe(fault));
+    let files = faults.iter().map(|fault| fault.index).collect::<std::collections::BTreeSet<_>>().len();
+    let message = match faults {
+        [fault] => format!("definition is not valid: {}", in_file(fault)),
+        _ => format!("definitions have {} faults in {files} of the files", faults.len()),
+    };
+    let mut verdict = Verdict::new(Code::InvalidArgument, ErrorReason::DefinitionInvalid, message)
+        .with("faults", faults.len().to_string());
+    let violation = |it: &FileFault| Violation {
+        field: format!("files[{}].{}", it.index, it.fault.path).trim_end_matches('.').to_owned(),
+        description: in_file(it),
+    };
+    verdict.violations = faults.iter().map(violation).collect();
     verdict
 }
 

@@ -9,12 +9,15 @@ use crate::{
     domain::definition::{Definition, Fault},
     proto::{
         admin::{
-            DefinitionFault, DeployDefinitionRequest, DeployDefinitionResponse, deploy_definition_request::Content,
+            DefinitionFault, DefinitionFile, DeployDefinitionsRequest, DeployedDefinition, definition_file::Content,
         },
         json::pretty,
     },
 };
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Longest name of a file that the server takes, in characters.
 const FILE_NAME_CHARS_MAX: usize = 255;
@@ -27,11 +30,11 @@ pub(super) struct Validate {
     files: Vec<PathBuf>,
 }
 
-/// Deploys definitions: checks all files first, and deploys none if one has a fault.
+/// Deploys definitions, those that refer to each other together: all of them, or none if one has a fault.
 #[derive(Debug, clap::Args)]
 pub(super) struct Deploy {
-    /// Files to deploy, YAML or JSON
-    #[arg(required = true, value_name = "FILE")]
+    /// Files to deploy, YAML or JSON; of a folder all `.yaml`, `.yml` and `.json` files in it and below
+    #[arg(required = true, value_name = "FILE|FOLDER")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     connection: Connection,
@@ -76,7 +79,7 @@ impl Validate {
 
 impl Deploy {
     pub(super) async fn run(self, output: Output) -> Result<(), Error> {
-        let checked = check_all(&self.files)?;
+        let checked = check_all(&files_of(&self.files)?)?;
         for line in checked.iter().flat_map(|file| file.lines(output)) {
             output.note(&line);
         }
@@ -84,18 +87,13 @@ impl Deploy {
             return Err(error.hint("nothing was deployed"));
         }
         let mut client = self.connection.admin();
-        let mut deployed = Vec::new();
-        // The server may know better than this program, and it alone knows what is deployed already.
-        for validate_only in [true, false] {
-            deployed.clear();
-            for file in &checked {
-                deployed.push(client.deploy_definition(call(file.request(validate_only))).await?.into_inner());
-            }
-        }
+        let files = checked.iter().map(Checked::file).collect();
+        let request = DeployDefinitionsRequest { files, validate_only: false };
+        let deployed = client.deploy_definitions(call(request)).await?.into_inner().definitions;
         if output.is_json() {
             return output.json_array(&deployed);
         }
-        for DeployDefinitionResponse { name, version, created, .. } in &deployed {
+        for DeployedDefinition { name, version, created, .. } in &deployed {
             let what = if *created { "deployed" } else { "was deployed already" };
             output.line(&format!("{name}@{version} {what}"))?;
         }
@@ -104,11 +102,10 @@ impl Deploy {
 }
 
 impl Checked {
-    fn request(&self, validate_only: bool) -> DeployDefinitionRequest {
-        DeployDefinitionRequest {
+    fn file(&self) -> DefinitionFile {
+        DefinitionFile {
             content: Some(Content::Source(self.text.clone())),
             file_name: self.file.chars().take(FILE_NAME_CHARS_MAX).collect(),
-            validate_only,
         }
     }
 
@@ -126,6 +123,43 @@ impl Checked {
         }
         lines
     }
+}
+
+/// The files that are meant, in order: those named, and those of the folders named.
+fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let found = files.len();
+            files_below(path, &mut files)?;
+            if files.len() == found {
+                return Err(Error::usage(format!("no .yaml, .yml or .json file in {}", path.display())));
+            }
+        } else {
+            files.push(path.clone());
+        }
+    }
+    Ok(files)
+}
+
+/// Adds the definitions in a folder and below, in the order of their names. What begins with a dot is none.
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+    let unreadable = |error: std::io::Error| Error::usage(format!("cannot read {}: {error}", folder.display()));
+    let entries: Result<Vec<_>, _> = fs::read_dir(folder).map_err(unreadable)?.collect();
+    let mut paths: Vec<PathBuf> = entries.map_err(unreadable)?.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let has_text = path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+        match path.is_dir() {
+            _ if is_hidden => {}
+            true if path.is_symlink() => {}
+            true => files_below(&path, files)?,
+            false if has_text => files.push(path),
+            false => {}
+        }
+    }
+    Ok(())
 }
 
 /// Reads and checks all files. Fails only if one cannot be read.

@@ -1,6 +1,6 @@
 //! What may be asked of an execution, and what comes of it.
 
-use super::{DeliveryRef, EndReason, Failure, Payload, RequestKey, SessionId, Timestamp, Unit};
+use super::{ChildEnd, DeliveryRef, EndReason, Failure, Payload, RequestKey, SessionId, Settled, Timestamp, Unit};
 use std::{sync::Arc, time::Duration};
 
 /// The server's settings that rules depend on.
@@ -76,6 +76,12 @@ pub enum Command {
     Retry { obstacle: Option<Obstacle>, request: Option<RequestKey> },
     /// A caller, or retention, wants to be rid of the execution.
     BeginDeletion { request: Option<RequestKey> },
+    /// A step of another execution, under its name, gives a signal.
+    SignalFrom { sender: [u8; 16], name: Arc<str>, payload: Payload },
+    /// A child has ended.
+    EndChild(Box<ChildEnd>),
+    /// Something that another execution had to be told, or made to be, is.
+    Settle(Settled),
     /// Time has passed: does all that is due. `held` are the deliveries due for their first check that a worker is
     /// known to hold; the others that are due are lost, but for those of which it cannot be told yet: `early` ones stay
     /// due.
@@ -191,6 +197,9 @@ pub enum Rejection {
         /// Its state, as `RUNNING`.
         state: &'static str,
     },
+    /// The execution is closed, but its parent must hear of it, or a child; that takes seconds, rarely longer.
+    #[error("its parent or its children have not heard of its end yet")]
+    EffectsOpen,
     /// The execution is being deleted: it is as good as gone.
     #[error("execution is being deleted")]
     Deleted,

@@ -116,6 +116,15 @@ pub struct ChildRequest {
     pub trace_parent: Arc<str>,
 }
 
+/// A child that no unit waits for, and that does not know it yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AbandonedChild {
+    /// The child, and what it is made of should it not exist.
+    pub child: ChildRequest,
+    /// Whether it is known to have started.
+    pub has_started: bool,
+}
+
 /// A signal as a step gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SignalRequest {
@@ -131,6 +140,8 @@ pub struct SignalRequest {
     pub payload: Payload,
     /// Names the sender ([`sender_key`](super::sender_key)): the recipient takes it once.
     pub sender: [u8; 16],
+    /// Whether the recipient is a child that may not have started yet.
+    pub may_come: bool,
 }
 
 /// A child's end, as its parent hears of it.

@@ -291,6 +291,20 @@ impl EventKind {
     /// The newest level that this version reads and writes.
     pub const LEVEL: u32 = 2;
 
+    /// Whether it may stand behind the close: what is settled with other executions then, what opens it again, and what
+    /// begins its deletion.
+    #[must_use]
+    pub const fn follows_close(&self) -> bool {
+        matches!(
+            self,
+            Self::ChildCancelSent { .. }
+                | Self::ParentTold
+                | Self::ExecutionReopened { .. }
+                | Self::DeletionBegan
+                | Self::Woke
+        )
+    }
+
     /// Which servers know it: those whose [`LEVEL`](Self::LEVEL) is at least this. It is written only once every live node's is.
     #[must_use]
     pub const fn level(&self) -> u32 {

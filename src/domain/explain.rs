@@ -14,8 +14,8 @@ mod supply;
 pub use supply::{Announcement, Supply};
 
 use super::definition::Winding;
-use super::state::{Status, UnitKey, await_of, task_of};
-use super::{Failure, SessionId, State, Timestamp, Unit};
+use super::state::{ChildWait, Status, UnitKey, await_of, task_of};
+use super::{ExecutionId, Failure, SessionId, State, Timestamp, Uid, Unit};
 use std::{sync::Arc, time::Duration};
 
 /// Most waits that an explanation lists.
@@ -96,6 +96,15 @@ pub enum Reason {
         /// Signals of that name that have come and were not taken.
         unmatched: usize,
     },
+    /// A child is to end.
+    Child(ForChild),
+    /// Another execution is to take a signal.
+    Recipient {
+        /// Its id.
+        id: ExecutionId,
+        /// Name of the signal.
+        name: Arc<str>,
+    },
     /// Items are to end.
     Items(Items),
     /// Other steps are to end.
@@ -167,6 +176,21 @@ pub struct AtWorker {
     pub beat_due_time: Option<Timestamp>,
     /// When its session was last heard of, once somebody has looked; none if the session is gone, too.
     pub contact_time: Option<Timestamp>,
+}
+
+/// A child that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForChild {
+    /// Its id.
+    pub id: ExecutionId,
+    /// Its uid; none until it is known to have started.
+    pub uid: Option<Uid>,
+    /// Attempt, from 1.
+    pub attempt: u32,
+    /// Whether it is to stop.
+    pub stops: bool,
+    /// Whether it has been told so.
+    pub has_cancel: bool,
 }
 
 /// How far a fan-out has come.
@@ -267,6 +291,8 @@ impl State {
             Status::Sleeping { .. } => (None, Reason::Time),
             Status::FanOut => (None, self.for_items(key)),
             Status::Awaiting { .. } => (None, self.for_signal(key)),
+            Status::Child(wait) => (None, self.for_child(key, wait)),
+            Status::Sending { .. } => (None, self.for_recipient(key)),
             // Its end follows with the next decision; where it has ended, nothing does.
             Status::Spent | Status::Succeeded | Status::Failed | Status::Skipped | Status::Cancelled => {
                 (None, Reason::Work)
@@ -317,6 +343,23 @@ impl State {
             has_match: wait.predicate.is_some(),
             unmatched: self.signals().of(&wait.signal).count(),
         }
+    }
+
+    fn for_child(&self, key: UnitKey, wait: ChildWait) -> Reason {
+        let unit = self.unit(key);
+        let Some(child) = unit.child() else { return Reason::Work };
+        Reason::Child(ForChild {
+            id: child.id.clone(),
+            uid: child.uid,
+            attempt: unit.task.as_ref().map_or(1, |task| task.attempt),
+            stops: !self.is_live(key.step),
+            has_cancel: wait.cancel_sent,
+        })
+    }
+
+    fn for_recipient(&self, key: UnitKey) -> Reason {
+        let Some(sending) = self.unit(key).sending() else { return Reason::Work };
+        Reason::Recipient { id: sending.recipient.id.clone(), name: sending.name.clone() }
     }
 
     fn for_items(&self, key: UnitKey) -> Reason {

@@ -22,7 +22,8 @@ pub mod version;
 
 pub use command::{Claimant, Command, Delivery, Obstacle, Outcome, RefusalReason, Rejection, ReportOutcome, Settings};
 pub use effect::{
-    ChildEnd, ChildOutcome, ChildRequest, Effect, EffectId, NESTING_MAX, Parent, Recipient, Settled, SignalRequest,
+    AbandonedChild, ChildEnd, ChildOutcome, ChildRequest, Effect, EffectId, NESTING_MAX, Parent, Recipient, Settled,
+    SignalRequest,
 };
 pub use event::{Cause, Created, EndReason, Event, EventKind, SkipReason, StepEnd, StepResult};
 pub use failure::{Failure, code};

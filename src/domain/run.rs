@@ -3,7 +3,7 @@
 //! A run's first event carries all that the runs before leave to it, so that nothing older is ever needed to know what an
 //! execution is.
 
-use super::{Created, Payload, RequestKey, Timestamp, Unit};
+use super::{AbandonedChild, Created, Payload, RequestKey, Timestamp, Unit};
 use std::sync::Arc;
 
 /// How a run began.
@@ -21,6 +21,10 @@ pub struct RunStart {
     pub deliveries: u32,
     /// The newest reports of the runs before that were accepted, oldest first.
     pub reports: Vec<AcceptedReport>,
+    /// Signals of other executions' steps that are not taken again if they come again, oldest first; without content.
+    pub senders: Vec<RememberedCall>,
+    /// Children of the runs before that are still to be cancelled.
+    pub abandoned: Vec<AbandonedChild>,
 }
 
 /// A signal that waits to be taken.

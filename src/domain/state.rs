@@ -8,6 +8,7 @@
 //!   limit, or a server that died, loses none of it.
 
 mod course;
+mod effects;
 mod event;
 mod evolve;
 mod fan_out;
@@ -30,7 +31,7 @@ pub use ready::WaitingUnit;
 pub(in crate::domain) use requests::Known;
 pub(in crate::domain) use signals::Signals;
 pub(in crate::domain) use timer::{Due, Timer};
-pub(in crate::domain) use unit::{RELEASE_HASH, Report, Status, UnitState, await_of, task_of};
+pub(in crate::domain) use unit::{ChildWait, RELEASE_HASH, Report, Status, UnitState, attempts_of, await_of, task_of};
 pub(in crate::domain) use units::UnitKey;
 pub use view::{FanOutStatus, Phase, StepState, StepStatus};
 pub(in crate::domain) use work::Work;
@@ -64,6 +65,9 @@ pub struct State {
     handlers: BTreeMap<StepIndex, event::Handler>,
     signals: Signals,
     requests: requests::Requests,
+    /// Signals of other executions' steps that came, by what names the step.
+    senders: requests::Requests,
+    effects: effects::Effects,
     indexes: index::Indexes,
 }
 
@@ -91,6 +95,7 @@ impl PartialEq for State {
             && (&self.units, &self.handlers) == (&other.units, &other.handlers)
             && self.signals == other.signals
             && self.requests == other.requests
+            && (&self.senders, &self.effects) == (&other.senders, &other.effects)
             && self.indexes == other.indexes
     }
 }
@@ -326,7 +331,12 @@ impl State {
         /// An entry of a map, with its share of the tree.
         const ENTRY: usize = 96;
         let labels: usize = self.labels().iter().map(|(key, value)| ENTRY + key.len() + value.len()).sum();
-        let entries = self.indexes.timers.len() + self.indexes.out.len() + self.requests.len() + 2 * self.signals.len();
+        let entries = self.indexes.timers.len()
+            + self.indexes.out.len()
+            + self.indexes.effects.len()
+            + self.requests.len()
+            + self.senders.len()
+            + 2 * self.signals.len();
         size_of::<Self>()
             + size_of::<Created>()
             + labels
@@ -389,6 +399,21 @@ impl State {
 
     pub(in crate::domain) fn find_request(&self, request: &RequestKey) -> Known {
         self.requests.find(request)
+    }
+
+    /// The event of a signal that another execution's step gave, if it came before.
+    pub(in crate::domain) fn find_sender(&self, sender: [u8; 16]) -> Option<u64> {
+        self.senders.number_of(&sender)
+    }
+
+    /// How many parents stand above it.
+    pub(in crate::domain) fn depth(&self) -> u32 {
+        self.created.depth
+    }
+
+    /// The generation of a unit, from 1; an item that has not begun has its step's.
+    pub(in crate::domain) fn generation_of(&self, key: UnitKey) -> u32 {
+        self.units.get(key).unwrap_or_else(|| self.unit(UnitKey::of(key.step))).generation
     }
 
     /// Number of the event that began the wind-down, and why.

@@ -97,19 +97,22 @@ impl Cache {
         self.lock().by_id.get(id).copied()
     }
 
-    /// Takes note that a mailbox now holds a state of this size, and makes room for it.
-    pub(super) fn keep(&self, key: ExecutionKey, id: &Arc<str>, bytes: usize, warmth: Warmth) {
+    /// Takes note that a mailbox now holds a state of this size, and makes room for it. It is found by its id, if that is
+    /// given.
+    pub(super) fn keep(&self, key: ExecutionKey, id: Option<&Arc<str>>, bytes: usize, warmth: Warmth) {
         let evicted = {
             let mut entries = self.lock();
             entries.tick += 1;
             let rank = (warmth, entries.tick);
             let Some(entry) = entries.by_key.get_mut(&key) else { return };
             let (old_rank, old_bytes) = (entry.rank.replace(rank), std::mem::replace(&mut entry.bytes, bytes));
-            entry.id = Some(id.clone());
+            let old_id = std::mem::replace(&mut entry.id, id.cloned());
             if let Some(old) = old_rank {
                 entries.order.remove(&old);
-            } else {
-                entries.by_id.insert(id.clone(), key);
+            }
+            if old_id.as_ref() != id {
+                entries.forget_id(key, old_id);
+                entries.by_id.extend(id.map(|id| (id.clone(), key)));
             }
             entries.order.insert(rank, key);
             entries.bytes = entries.bytes - old_bytes + bytes;
@@ -213,11 +216,17 @@ impl Entries {
         let entry = self.by_key.get_mut(&key).expect("what is ordered is there");
         entry.rank = None;
         self.bytes -= std::mem::take(&mut entry.bytes);
-        if let Some(id) = entry.id.take()
+        let (id, mailbox) = (entry.id.take(), entry.mailbox.clone());
+        self.forget_id(key, id);
+        mailbox
+    }
+
+    /// An id names this execution no more; unless it is another's by now, it names none.
+    fn forget_id(&mut self, key: ExecutionKey, id: Option<Arc<str>>) {
+        if let Some(id) = id
             && self.by_id.get(&id) == Some(&key)
         {
             self.by_id.remove(&id);
         }
-        entry.mailbox.clone()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::domain::{
     Delivery, ExecutionId, Failure, Payload, Rejection, RequestKey, SessionId, TaskToken, Timestamp, Uid,
-    decide::StartSignal, query::QueryError,
+    decide::StartSignal, definition::Fault, query::QueryError,
 };
 use crate::store::{self, ExecutionRow, ExecutionState};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -69,6 +69,12 @@ pub enum Error {
     BatchNotFound {
         /// The id that was asked for.
         id: String,
+    },
+    /// Definitions that cannot be deployed together: each fault with the place of its definition among them.
+    #[error("definitions have {} faults", faults.len())]
+    DefinitionsInvalid {
+        /// The faults.
+        faults: Arc<[(usize, Fault)]>,
     },
     /// The session ended or never was.
     #[error("session not found")]

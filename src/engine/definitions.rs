@@ -1,8 +1,8 @@
-//! Definitions: deployed, found, and kept compiled while they are in use.
+//! Definitions: found, and kept compiled while they are in use. [`deploy`](super::deploy) stores them.
 
 use super::{Core, Engine, call::Error};
-use crate::domain::{Timestamp, definition::Definition, version};
-use crate::store::{DefinitionRow, DefinitionStored, FindDefinition};
+use crate::domain::{Timestamp, definition::Definition};
+use crate::store::{DefinitionRow, FindDefinition};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -49,7 +49,7 @@ impl Definitions {
         }
     }
 
-    fn forget_latest(&self, name: &str) {
+    pub(super) fn forget_latest(&self, name: &str) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.by_name.retain(|(known, version), _| version.is_some() || **known != *name);
     }
@@ -80,18 +80,23 @@ impl Core {
 
     /// The definition that a running execution keeps.
     pub(super) async fn definition_of(&self, hash: [u8; 32]) -> Result<Arc<Definition>, Error> {
+        self.find_definition(hash).await?.ok_or_else(|| {
+            tracing::error!("an execution's definition is not in the store");
+            Error::Internal
+        })
+    }
+
+    /// The definition of this hash, if there is one.
+    pub(super) async fn find_definition(&self, hash: [u8; 32]) -> Result<Option<Arc<Definition>>, Error> {
         let found = self.definitions.known.lock().unwrap_or_else(PoisonError::into_inner).by_hash.get(&hash).cloned();
         if let Some(definition) = found {
-            return Ok(definition);
+            return Ok(Some(definition));
         }
         let row = self.store.definition(&FindDefinition::Hash(hash)).await.map_err(Error::Store)?;
-        let Some(row) = row else {
-            tracing::error!("an execution's definition is not in the store");
-            return Err(Error::Internal);
-        };
+        let Some(row) = row else { return Ok(None) };
         let definition = compile(&row)?;
         self.definitions.keep(None, &definition);
-        Ok(definition)
+        Ok(Some(definition))
     }
 }
 
@@ -104,37 +109,6 @@ fn compile(row: &DefinitionRow) -> Result<Arc<Definition>, Error> {
 }
 
 impl Engine {
-    /// Stores a definition that was checked. Says whether it is new; the same content again changes nothing.
-    ///
-    /// # Errors
-    /// `DefinitionAlreadyExists` if its version has other content; `HttpDisabled` if no server runs its `http` steps;
-    /// `Store`.
-    pub async fn deploy(&self, definition: Definition, source: String) -> Result<bool, Error> {
-        self.check_served(&definition).await?;
-        let name: Arc<str> = definition.name.clone();
-        let version = definition.version.to_string();
-        let row = DefinitionRow {
-            name: name.clone(),
-            version: version.as_str().into(),
-            version_order: version::order(&definition.version),
-            prerelease: !definition.version.pre.is_empty(),
-            hash: definition.hash,
-            description: definition.description.to_string(),
-            json: definition.to_json(),
-            source,
-            contracts: definition.contracts().into_iter().collect(),
-            create_time: self.core.clock.now(),
-        };
-        let core = self.core.clone();
-        let stored = self.detached(async move { core.store.put_definition(&row).await.map_err(Error::Store) }).await?;
-        self.core.definitions.forget_latest(&name);
-        match stored {
-            DefinitionStored::Created => Ok(true),
-            DefinitionStored::Same => Ok(false),
-            DefinitionStored::Different => Err(Error::DefinitionAlreadyExists { name: name.to_string(), version }),
-        }
-    }
-
     /// Reads a definition: this version, or the highest; a pre-release only if there is nothing else.
     ///
     /// # Errors

@@ -125,6 +125,8 @@ impl Core {
                 | Reason::Retry { .. }
                 | Reason::Time
                 | Reason::Signal { .. }
+                | Reason::Child(_)
+                | Reason::Recipient { .. }
                 | Reason::Items(_)
                 | Reason::Steps { .. } => {}
             }

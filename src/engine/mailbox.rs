@@ -277,8 +277,8 @@ impl Mailbox {
         let inner = self.lock();
         match inner.closed.as_ref().filter(|_| !is_behind) {
             Some(closed) => Glance::Closed(closed.clone()),
-            // Only open executions stay hot. A turn may be reading a closed one, so it tells nothing.
-            None if inner.hot.is_some() => Glance::Open,
+            None if inner.hot.as_ref().is_some_and(|hot| !hot.state.is_closed()) => Glance::Open,
+            // A turn may be reading it.
             None => Glance::Unknown,
         }
     }

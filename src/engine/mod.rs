@@ -16,8 +16,10 @@ mod cache;
 pub mod call;
 mod committer;
 mod definitions;
+mod deploy;
 mod dispatch;
 mod draft;
+mod effects;
 mod executions;
 mod explain;
 mod http;
@@ -40,6 +42,7 @@ pub use call::{
     Error, ExecutionName, HeartbeatAnswer, HeldToken, IdReuse, Polled, Registered, Registration, Report,
     RerunExecution, Standing, StartExecution, Started, Task,
 };
+pub use deploy::Deployment;
 pub use dispatch::Granter;
 pub use explain::Explained;
 pub use lists::filter_of;
@@ -111,6 +114,7 @@ struct Core {
     probe: Option<probe::Probe>,
     dispatch: Arc<Dispatch>,
     timers: timers::Timers,
+    effects: effects::Effects,
     sessions: sessions::Sessions,
     members: Arc<membership::Membership>,
     news: news::News,
@@ -157,6 +161,7 @@ impl Engine {
             cache: cache::Cache::new(config.cache_bytes_max),
             dispatch,
             timers: timers::Timers::default(),
+            effects: effects::Effects::default(),
             sessions: sessions::Sessions::new(steadiness, config.settings.session_timeout),
             definitions: definitions::Definitions::default(),
             batch_made: Notify::new(),
@@ -236,8 +241,8 @@ impl Engine {
     pub fn sizes(&self) -> Sizes {
         let (mailboxes, cache_bytes) = self.core.cache.sizes();
         let (waiters, ready_rows) = self.core.dispatch.sizes();
-        let (timers, sessions) = (self.core.timers.len(), self.core.sessions.len());
-        Sizes { mailboxes, cache_bytes, waiters, ready_rows, timers, sessions }
+        let (timers, sessions, effects) = (self.core.timers.len(), self.core.sessions.len(), self.core.effects.len());
+        Sizes { mailboxes, cache_bytes, waiters, ready_rows, timers, sessions, effects }
     }
 
     /// Runs something that changes state to its end, also if the caller goes away.
@@ -264,6 +269,8 @@ pub struct Sizes {
     pub timers: usize,
     /// Sessions that were heard of.
     pub sessions: usize,
+    /// Effects that wait or are under way.
+    pub effects: usize,
 }
 
 impl Core {

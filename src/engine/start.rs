@@ -191,7 +191,6 @@ impl Core {
             Some(Repeated { definition, results }) => (definition.clone(), results.clone()),
             None => (self.definition_for(&request.workflow, request.version.as_ref()).await?, Vec::new()),
         };
-        let context = Context { now: self.clock.now(), settings: self.config.settings };
         let start = Start {
             id: id.clone(),
             uid: Uid(self.entropy.uuid()),
@@ -202,7 +201,32 @@ impl Core {
             delay: request.delay,
             signal: request.signal.clone(),
             results,
+            birth: None,
         };
+        let signal_number = first_signal(request);
+        Ok(Begun { signal_number, ..self.begin_of(definition, start, request.input_digest)? })
+    }
+
+    /// Makes a child; nothing if its id is taken.
+    pub(super) async fn create_child(
+        self: &Arc<Self>,
+        definition: Arc<Definition>,
+        start: Start,
+    ) -> Result<Option<Started>, Error> {
+        // Nobody else's start has this id, so nobody asks whether his is the same.
+        let digest = digest16(&[b"start child", start.id.as_str().as_bytes()]);
+        let begun = self.begin_of(definition, start, digest)?;
+        self.commit_start(begun, None).await
+    }
+
+    fn begin_of(
+        self: &Arc<Self>,
+        definition: Arc<Definition>,
+        start: Start,
+        input_digest: [u8; 16],
+    ) -> Result<Begun, Error> {
+        let context = Context { now: self.clock.now(), settings: self.config.settings };
+        let (id, request) = (Arc::from(start.id.as_str()), start.request);
         let (mut state, events) = decide::start(definition, start, &context)?;
         let mut draft = Draft::new(events);
         draft.hand_off(&mut state, &self.dispatch, &context);
@@ -211,18 +235,18 @@ impl Core {
         }
         let new = NewExecution {
             uid: state.uid(),
-            id: id.as_str().into(),
-            workflow: request.workflow.clone(),
+            id,
+            workflow: state.definition().name.clone(),
             version: state.definition().version.to_string().into(),
             definition_hash: state.definition().hash,
-            input_digest: request.input_digest,
-            request: request.request,
+            input_digest,
+            request,
             start_time: state.start_time(),
             state: execution_state(&state),
             close_time: state.close_time(),
             labels: state.labels().clone(),
         };
-        Ok(Begun { state, draft, new, signal_number: first_signal(request) })
+        Ok(Begun { state, draft, new, signal_number: None })
     }
 
     /// Makes the execution; nothing if its id is taken, or what it replaces has changed.

@@ -313,7 +313,7 @@ impl Core {
     pub(super) fn after_commit(
         self: &Arc<Self>,
         mailbox: &Arc<Mailbox>,
-        hot: Box<Hot>,
+        mut hot: Box<Hot>,
         draft: Draft,
         added: Vec<ReadyUnit>,
         is_ours: bool,
@@ -332,6 +332,8 @@ impl Core {
             self.news.changed(key, newest.number);
         }
         self.sessions.note_events(key, &draft.events);
+        let effects = hot.state.take_fresh_effects();
+        self.drive(key, &hot.state, effects);
         if !is_ours {
             // What the other has noted since is newer; a wake-up that is early finds nothing due.
             self.timers.note_earlier(key, hot.row.wake_time);
@@ -345,16 +347,18 @@ impl Core {
         self.put_to_rest(mailbox, hot);
     }
 
-    /// Keeps an open state in the cache; a closed one needs no memory.
+    /// Keeps an open state in the cache, and a closed one for as long as others must hear of it; else that needs no
+    /// memory. What is closed is not found by its id, which may be another's by now.
     pub(super) fn put_to_rest(&self, mailbox: &Arc<Mailbox>, hot: Box<Hot>) {
         let key = mailbox.key();
-        if hot.state.is_closed() {
+        let is_closed = hot.state.is_closed();
+        if is_closed && !hot.state.has_pending() {
             self.cache.drop_state(key);
             return;
         }
         let (id, bytes, warmth) = (hot.row.id.clone(), hot.size_bytes(), hot.warmth());
         mailbox.end(hot);
-        self.cache.keep(key, &id, bytes, warmth);
+        self.cache.keep(key, Some(&id).filter(|_| !is_closed), bytes, warmth);
     }
 
     fn deliver(self: &Arc<Self>, key: ExecutionKey, hot: &Hot, handed: Handed) {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::domain::{
-    AcceptedReport, Created, RememberedCall, ReopenedStep, RunStart, StepEnd, StepResult, UntakenSignal, code,
+    AbandonedChild, AcceptedReport, ChildRequest, Created, RememberedCall, ReopenedStep, RunStart, StepEnd, StepResult,
+    UntakenSignal, code,
 };
 use crate::domain::{
     Cause, EndReason, ExecutionId, ExecutionKey, Parent, Recipient, RequestKey, SessionId, SkipReason, Timestamp, Uid,
@@ -37,6 +38,21 @@ fn run_start(created: Created) -> RunStart {
         calls: vec![RememberedCall { request: RequestKey { key: [1; 16], content: [2; 16] }, number: 4, time: NOW }],
         deliveries: 9,
         reports: vec![AcceptedReport { unit: Arc::from("charge"), delivery: 9, hash: [3; 16] }],
+        senders: vec![RememberedCall { request: RequestKey { key: [6; 16], content: [0; 16] }, number: 5, time: NOW }],
+        abandoned: vec![AbandonedChild {
+            child: ChildRequest {
+                id: ExecutionId::parse("~0e").unwrap(),
+                definition_hash: [0xCD; 32],
+                input: Payload::from_json("2"),
+                run: 1,
+                unit: Arc::from("invoice"),
+                generation: 1,
+                attempt: 2,
+                depth: 4,
+                trace_parent: Arc::from("00-x"),
+            },
+            has_started: true,
+        }],
     }
 }
 

@@ -139,7 +139,10 @@ fn step(status: &StepStatus<'_>, room: &mut Room) -> proto::StepStatus {
         queue: status.queue.map(ToString::to_string).unwrap_or_default(),
         progress: status.progress.and_then(|progress| room.payload(progress)),
         schedule_time: status.schedule_time.map(time::render),
-        child: None,
+        child: status.child.map(|(id, uid)| proto::Child {
+            id: id.to_string(),
+            uid: uid.map(|uid| uid.to_string()).unwrap_or_default(),
+        }),
         fan_out: status.fan_out.map(|fan_out| proto::FanOutStatus {
             items: count(fan_out.items),
             begun: count(fan_out.begun),
@@ -174,6 +177,7 @@ mod tests {
             delay: None,
             signal: None,
             results: Vec::new(),
+            birth: None,
         };
         let context = Context { now: Timestamp::from_micros(0), settings: Settings::default() };
         decide::start(Arc::new(definition), start, &context).unwrap().0

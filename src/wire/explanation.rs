@@ -40,6 +40,15 @@ fn reason(reason: &Reason) -> wait::Reason {
             has_match: *has_match,
             unmatched_signals: count(*unmatched),
         }),
+        Reason::Child(child) => wait::Reason::Child(proto::ChildReason {
+            id: child.id.to_string(),
+            uid: child.uid.map(|uid| uid.to_string()).unwrap_or_default(),
+            attempt: count(child.attempt),
+            stopping: child.stops,
+        }),
+        Reason::Recipient { id, name } => {
+            wait::Reason::Recipient(proto::RecipientReason { id: id.to_string(), signal: name.to_string() })
+        }
         Reason::Items(items) => wait::Reason::Items(self::items(items)),
         Reason::Steps { names, more } => wait::Reason::Steps(proto::StepsReason {
             steps: names.iter().map(ToString::to_string).collect(),

@@ -32,6 +32,45 @@ async fn a_definition_is_deployed_once_and_read_back() {
     server.end().await;
 }
 
+fn files(texts: &[&str]) -> proto::DeployDefinitionsRequest {
+    let file = |(index, text): (usize, &&str)| proto::DefinitionFile {
+        content: Some(proto::definition_file::Content::Source((*text).to_owned())),
+        file_name: format!("{index}.yaml"),
+    };
+    proto::DeployDefinitionsRequest { files: texts.iter().enumerate().map(file).collect(), validate_only: false }
+}
+
+#[tokio::test]
+async fn parents_and_children_are_deployed_together_with_all_their_faults_told_at_once() {
+    let mut server = server().await;
+    let child = "name: child\nversion: 1.0.0\nsteps: [{id: a, compute: 1}]";
+    let parent = "name: parent\nversion: 1.0.0\nsteps: [{id: a, workflow: child@^1}]";
+    let orphan = "name: orphan\nversion: 1.0.0\nsteps:\n  - {id: a, workflow: child@^7}\n  - {id: b, workflow: none@*}";
+    let refused = server.admin.deploy_definitions(files(&[parent, orphan, child])).await;
+    let status = assert_refused(refused, Code::InvalidArgument, "DEFINITION_INVALID");
+    assert_eq!(bad_fields(&status), ["files[1].steps[0].workflow", "files[1].steps[1].workflow"]);
+    let request = proto::GetDefinitionRequest { name: "child".to_owned(), ..Default::default() };
+    assert_refused(server.admin.get_definition(request).await, Code::NotFound, "DEFINITION_NOT_FOUND");
+    let none = server.admin.deploy_definitions(files(&[])).await;
+    assert_refused(none, Code::InvalidArgument, "FIELD_VIOLATION");
+
+    let checked = proto::DeployDefinitionsRequest { validate_only: true, ..files(&[parent, child]) };
+    let answer = server.admin.deploy_definitions(checked).await.unwrap().into_inner();
+    assert!(answer.definitions.iter().all(|definition| !definition.created));
+    let answer = server.admin.deploy_definitions(files(&[parent, child])).await.unwrap().into_inner();
+    let told: Vec<_> = answer.definitions.iter().map(|it| (it.name.as_str(), it.created)).collect();
+    assert_eq!(told, [("parent", true), ("child", true)]);
+
+    // What it was pinned to stands in the stored definition, and stays when the child has a newer version.
+    let newer = child.replace("1.0.0", "1.1.0");
+    let answer = server.admin.deploy_definitions(files(&[parent, &newer])).await.unwrap().into_inner();
+    assert_eq!(answer.definitions.iter().map(|it| it.created).collect::<Vec<_>>(), [false, true]);
+    let request = proto::GetDefinitionRequest { name: "parent".to_owned(), ..Default::default() };
+    let read = server.admin.get_definition(request).await.unwrap().into_inner();
+    assert_eq!(read.definition.unwrap().steps[0].pin.as_ref().unwrap().version, "1.0.0");
+    server.end().await;
+}
+
 #[tokio::test]
 async fn checking_alone_stores_nothing() {
     let mut server = server().await;

@@ -85,6 +85,7 @@ impl Dir {
 
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
+        fs::create_dir_all(std::path::Path::new(&path).parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
     }

@@ -1,60 +1,142 @@
 //! Deploys, reads and lists definitions.
 
 use super::{Answer, cut_page};
-use crate::api::status::Refusal;
+use crate::api::status::{FileFault, Refusal};
 use crate::domain::definition::{Definition, Fault};
-use crate::engine::{self, Engine};
-use crate::proto::{admin as proto, admin::deploy_definition_request::Content, json, workflow};
+use crate::engine::{self, Deployment, Engine};
+use crate::proto::{
+    admin as proto,
+    admin::{definition_file::Content, deploy_definition_request},
+    json, workflow,
+};
 use crate::store::{self, DefinitionRow};
 use crate::wire::{Invalid, Violations, event::hex, field, page, time};
 
 /// Name of a file that the caller did not name.
 const FILE_NAME: &str = "definition";
 
+/// A definition with its warnings, or its faults.
+type Checked = Result<(Deployment, Vec<Fault>), Vec<Fault>>;
+
+/// Most definitions of one call.
+const FILES_MAX: usize = 1_000;
+
 /// `DeployDefinition`.
 pub(super) async fn deploy(
     engine: Engine,
     request: proto::DeployDefinitionRequest,
 ) -> Answer<proto::DeployDefinitionResponse> {
-    let (definition, warnings, source) = parse(&request)?;
-    let (name, version, hash) = (definition.name.to_string(), definition.version.to_string(), hex(&definition.hash));
-    let created = if request.validate_only {
-        engine.check_served(&definition).await?;
-        false
-    } else {
-        engine.deploy(definition, source).await?
+    let content = request.content.map(|content| match content {
+        deploy_definition_request::Content::Source(source) => Content::Source(source),
+        deploy_definition_request::Content::Definition(definition) => Content::Definition(definition),
+    });
+    let file = proto::DefinitionFile { content, file_name: request.file_name };
+    let mut violations = Violations::new();
+    judge(&mut violations, "", &file);
+    violations.finish(Some(()))?;
+    let (checked, warnings) = check(file)?.map_err(Refusal::DefinitionInvalid)?;
+    let name = described(&checked.definition, warnings);
+    let only_one = |error| match error {
+        engine::Error::DefinitionsInvalid { faults } => {
+            Refusal::DefinitionInvalid(faults.iter().map(|(_, fault)| fault.clone()).collect())
+        }
+        error => error.into(),
     };
-    let warnings = warnings.into_iter().map(fault).collect();
+    let created = engine.deploy_all(vec![checked], request.validate_only).await.map_err(only_one)? == [true];
+    let proto::DeployedDefinition { name, version, hash, warnings, .. } = name;
     Ok(proto::DeployDefinitionResponse { name, version, hash, created, warnings })
 }
 
-/// The definition with its warnings, and the text that is kept.
-fn parse(request: &proto::DeployDefinitionRequest) -> Answer<(Definition, Vec<Fault>, String)> {
+/// `DeployDefinitions`.
+pub(super) async fn deploy_all(
+    engine: Engine,
+    request: proto::DeployDefinitionsRequest,
+) -> Answer<proto::DeployDefinitionsResponse> {
     let mut violations = Violations::new();
-    violations.take("file_name", field::line(&request.file_name, 255));
-    if request.content.is_none() {
-        violations.add("source", "is required, or `definition`");
+    if request.files.is_empty() {
+        violations.add("files", "is required");
+    }
+    if request.files.len() > FILES_MAX {
+        violations.add("files", format!("has more than {FILES_MAX} entries"));
+    }
+    for (index, file) in request.files.iter().enumerate().take(FILES_MAX) {
+        judge(&mut violations, &format!("files[{index}]."), file);
     }
     violations.finish(Some(()))?;
-    let file_name = if request.file_name.is_empty() { FILE_NAME } else { &request.file_name };
-    let faulty = Refusal::DefinitionInvalid;
-    match &request.content {
+    let names: Vec<String> = request.files.iter().map(file_name).collect();
+    let (mut checked, mut answers, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, file) in request.files.into_iter().enumerate() {
+        match check(file)? {
+            Ok((deployment, warnings)) => {
+                answers.push(described(&deployment.definition, warnings));
+                checked.push(deployment);
+            }
+            Err(found) => faults.extend(found.into_iter().map(|fault| (index, fault))),
+        }
+    }
+    let of_files = |faults: Vec<(usize, Fault)>| {
+        let file = |(index, fault): (usize, Fault)| FileFault { index, file: names[index].clone(), fault };
+        Refusal::DefinitionsInvalid(faults.into_iter().map(file).collect())
+    };
+    if !faults.is_empty() {
+        return Err(of_files(faults));
+    }
+    let created = engine.deploy_all(checked, request.validate_only).await.map_err(|error| match error {
+        engine::Error::DefinitionsInvalid { faults } => of_files(faults.to_vec()),
+        error => error.into(),
+    })?;
+    for (answer, created) in answers.iter_mut().zip(created) {
+        answer.created = created;
+    }
+    Ok(proto::DeployDefinitionsResponse { definitions: answers })
+}
+
+/// What is said of a definition that has no faults.
+fn described(definition: &Definition, warnings: Vec<Fault>) -> proto::DeployedDefinition {
+    proto::DeployedDefinition {
+        name: definition.name.to_string(),
+        version: definition.version.to_string(),
+        hash: hex(&definition.hash),
+        created: false,
+        warnings: warnings.into_iter().map(fault).collect(),
+    }
+}
+
+fn file_name(file: &proto::DefinitionFile) -> String {
+    if file.file_name.is_empty() { FILE_NAME.to_owned() } else { file.file_name.clone() }
+}
+
+/// Judges the fields of a file, which stand behind `path`.
+fn judge(violations: &mut Violations, path: &str, file: &proto::DefinitionFile) {
+    violations.take(&format!("{path}file_name"), field::line(&file.file_name, 255));
+    if file.content.is_none() {
+        violations.add(&format!("{path}source"), "is required, or `definition`");
+    }
+}
+
+/// The definition of a file and the text that is kept with it, with its warnings; or its faults.
+fn check(file: proto::DefinitionFile) -> Answer<Checked> {
+    let name = file_name(&file);
+    match file.content {
         Some(Content::Source(source)) => {
-            let (definition, warnings) = Definition::parse(file_name, source).map_err(faulty)?;
-            Ok((definition, warnings, source.clone()))
+            let parsed = Definition::parse(&name, &source);
+            Ok(parsed.map(|(definition, warnings)| (Deployment { definition, source }, warnings)))
         }
         Some(Content::Definition(message)) => {
-            let text = json::to_string_sparse(message)
+            let text = json::to_string_sparse(&message)
                 .map_err(|why| Invalid::field("definition", format!("has no JSON form: {why}")))?;
             // The places in a text that the caller never saw would only mislead.
             let without_places = |faults: Vec<Fault>| {
                 faults.into_iter().map(|fault| Fault { line: 0, column: 0, ..fault }).collect::<Vec<_>>()
             };
-            let (definition, warnings) =
-                Definition::parse("definition.json", &text).map_err(|faults| faulty(without_places(faults)))?;
-            Ok((definition, without_places(warnings), String::new()))
+            let parsed = Definition::parse("definition.json", &text);
+            let deployment = |definition| Deployment { definition, source: String::new() };
+            Ok(match parsed {
+                Ok((definition, warnings)) => Ok((deployment(definition), without_places(warnings))),
+                Err(faults) => Err(without_places(faults)),
+            })
         }
-        None => unreachable!("it was refused above"),
+        None => unreachable!("it was refused before"),
     }
 }
 
@@ -148,9 +230,8 @@ mod tests {
     fn the_whole_language_says_the_same_as_a_message() {
         let (definition, _) = Definition::parse("whole.yaml", WHOLE).unwrap();
         let message: workflow::Definition = json::from_slice(definition.to_json().as_bytes()).unwrap();
-        let request =
-            proto::DeployDefinitionRequest { content: Some(Content::Definition(message)), ..Default::default() };
-        let (deployed, _, _) = parse(&request).unwrap();
+        let file = proto::DefinitionFile { content: Some(Content::Definition(message)), ..Default::default() };
+        let deployed = check(file).unwrap().unwrap().0.definition;
         assert_eq!(deployed, definition);
         assert_eq!(deployed.hash, definition.hash);
     }

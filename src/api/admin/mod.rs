@@ -41,6 +41,13 @@ impl AdminService for Admin {
         self.calls.write("DeployDefinition", definition::deploy(self.engine.clone(), request.into_inner())).await
     }
 
+    async fn deploy_definitions(
+        &self,
+        request: Request<proto::DeployDefinitionsRequest>,
+    ) -> Result<Response<proto::DeployDefinitionsResponse>, Status> {
+        self.calls.write("DeployDefinitions", definition::deploy_all(self.engine.clone(), request.into_inner())).await
+    }
+
     async fn get_definition(
         &self,
         request: Request<proto::GetDefinitionRequest>,

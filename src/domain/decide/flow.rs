@@ -101,9 +101,8 @@ impl Decision<'_> {
             Action::Await(wait) => self.begin_await(key, wait),
             Action::Fail(fail) => self.begin_fail(key, fail),
             Action::ContinueAsNew(next) => self.begin_continue_as_new(key, next),
-            Action::Child(_) | Action::Signal(_) => {
-                unreachable!("no definition that is read has such a step")
-            }
+            Action::Child(child) => self.begin_child(key, child),
+            Action::Signal(signal) => self.begin_signal(key, signal),
         }
     }
 

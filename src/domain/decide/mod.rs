@@ -12,8 +12,10 @@
 //! winds down and closes, `compensation` undoes in between. `event` gives signals to handlers, `pause` holds an execution,
 //! `run` goes from run to run, `reopen` retries a closed one, `rerun` says what another one takes over, `retention` lets go of
 //! what is closed.
+//! `child` and `send` have to do with other executions.
 
 mod cancel;
+mod child;
 mod compensation;
 mod event;
 mod fan_out;
@@ -23,6 +25,7 @@ mod reopen;
 mod rerun;
 mod retention;
 mod run;
+mod send;
 mod signal;
 mod start;
 mod task;
@@ -32,7 +35,9 @@ mod timer;
 
 pub use rerun::results;
 pub use run::begin_run;
-pub use start::{Start, StartSignal, start};
+pub use start::{Birth, Start, StartSignal, start};
+
+use signal::Giver;
 
 use super::state::Known;
 use super::{
@@ -116,7 +121,7 @@ impl<'a> Decision<'a> {
             Command::EndDelivery { delivery, reason, progress } => self.end_delivery(&delivery, reason, progress),
             Command::MissBeat { delivery, progress } => self.miss_beat(&delivery, progress),
             Command::Signal { name, payload, expire_time, request } => {
-                self.once(request, |decision| decision.signal(&name, payload, expire_time, request))?
+                self.once(request, |decision| decision.signal(&name, payload, expire_time, Giver::Caller(request)))?
             }
             Command::Cancel { reason, request } => self.once(request, |decision| decision.cancel(reason, request))?,
             Command::Terminate { reason, request } => {
@@ -126,6 +131,9 @@ impl<'a> Decision<'a> {
             Command::Resume { request } => self.once(request, |decision| decision.resume(request))?,
             Command::Retry { obstacle, request } => self.once(request, |decision| decision.retry(obstacle, request))?,
             Command::BeginDeletion { request } => self.once(request, |decision| decision.begin_deletion(request))?,
+            Command::SignalFrom { sender, name, payload } => self.signal_from(sender, &name, payload)?,
+            Command::EndChild(end) => self.end_child(*end),
+            Command::Settle(settled) => self.settle_effect(settled),
             Command::Wake { held, early } => self.wake(held, early),
         };
         self.settle();
@@ -209,8 +217,9 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
             EventKind::ContinuedAsNew { input, .. } => payload(input),
             EventKind::RunStarted(start) => {
                 let signals = start.signals.iter().map(|signal| FIXED + payload(&signal.payload)).sum::<usize>();
-                let texts = (start.calls.len() + start.reports.len()) * FIXED;
-                created_bytes(&start.created, &payload) + signals + texts
+                let children = start.abandoned.iter().map(|it| FIXED + payload(&it.child.input)).sum::<usize>();
+                let texts = (start.calls.len() + start.reports.len() + start.senders.len()) * FIXED;
+                created_bytes(&start.created, &payload) + signals + children + texts
             }
             EventKind::ExecutionReopened { steps, .. } => {
                 steps.iter().map(|step| step.unit.len() + 8 + 3 * step.items.len()).sum()

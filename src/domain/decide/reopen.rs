@@ -14,6 +14,8 @@ impl Decision<'_> {
     pub(super) fn retry(&mut self, obstacle: Option<Obstacle>, request: Option<RequestKey>) -> Result<u64, Rejection> {
         let phase = self.state.phase();
         let obstacle = match phase {
+            // Its parent has the end, or is about to: whoever wants the child again retries the parent.
+            Phase::Failed | Phase::TimedOut if self.state.parent().is_some() => Some(Obstacle::ParentDone),
             Phase::Failed | Phase::TimedOut => obstacle,
             Phase::Running | Phase::WindingDown => Some(Obstacle::Open),
             Phase::Succeeded | Phase::Cancelled | Phase::Terminated => Some(Obstacle::NotFailed),

@@ -1,6 +1,7 @@
 //! Begins the deletion of a closed execution.
 //!
-//! - It is refused while the execution is open: whoever wants to be rid of it cancels or terminates it first.
+//! - It is refused while the execution is open: whoever wants to be rid of it cancels or terminates it first; and while its
+//!   parent must hear of its end, or a child of its cancel.
 //! - From then on nothing else is decided about it: reports come too late, as after any close, and calls find nothing.
 
 use super::Decision;
@@ -11,6 +12,9 @@ impl Decision<'_> {
     pub(super) fn begin_deletion(&mut self, request: Option<RequestKey>) -> Result<u64, Rejection> {
         if !self.state.is_closed() {
             return Err(Rejection::ExecutionOpen { state: self.state.phase().as_str() });
+        }
+        if self.state.has_pending() {
+            return Err(Rejection::EffectsOpen);
         }
         Ok(self.emit_for(request, EventKind::DeletionBegan))
     }
@@ -23,9 +27,13 @@ impl Decision<'_> {
             | Command::EndDelivery { reason: EndReason::Released, .. } => {
                 Ok(Outcome::Report(ReportOutcome::Refused(RefusalReason::ExecutionClosed)))
             }
-            Command::Hold { .. } | Command::EndDelivery { .. } | Command::MissBeat { .. } | Command::Wake { .. } => {
-                Ok(Outcome::Done)
-            }
+            Command::Hold { .. }
+            | Command::EndDelivery { .. }
+            | Command::MissBeat { .. }
+            | Command::EndChild(_)
+            | Command::Settle(_)
+            | Command::Wake { .. } => Ok(Outcome::Done),
+            Command::SignalFrom { .. } => Err(Rejection::Deleted),
             Command::Dispatch { unit, .. } => Err(Rejection::NotWaiting { unit }),
             Command::Signal { request, .. }
             | Command::Cancel { request, .. }

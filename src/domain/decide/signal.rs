@@ -22,7 +22,7 @@ impl Decision<'_> {
         name: &Arc<str>,
         payload: Payload,
         expire_time: Option<Timestamp>,
-        request: Option<RequestKey>,
+        giver: Giver,
     ) -> Result<u64, Rejection> {
         self.expect_open()?;
         let definition = self.state.definition().clone();
@@ -33,13 +33,12 @@ impl Decision<'_> {
         let is_left = !expired && offer.taker.is_none();
         let handler = if is_left { self.handler_for(name, &payload) } else { None };
         self.make_room(offer.taker.is_some() || expired)?;
-        let received = EventKind::SignalReceived {
-            name: name.clone(),
-            payload: payload.clone(),
-            expire_time,
-            sender: None,
-            handler,
+        let (request, sender) = match giver {
+            Giver::Caller(request) => (request, None),
+            Giver::Step(sender) => (None, Some(sender)),
         };
+        let received =
+            EventKind::SignalReceived { name: name.clone(), payload: payload.clone(), expire_time, sender, handler };
         let number = self.emit_for(request, received);
         if expired {
             self.emit(EventKind::SignalExpired { signal_number: number });
@@ -132,6 +131,15 @@ impl Decision<'_> {
             None => Ok(true),
         }
     }
+}
+
+/// Who gives a signal.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Giver {
+    /// A caller, maybe with a `request_id`.
+    Caller(Option<RequestKey>),
+    /// A step of another execution, under its name.
+    Step([u8; 16]),
 }
 
 /// Who takes a signal.

@@ -1,8 +1,10 @@
 //! Begins an execution.
 
-use super::{Context, Decision, run::checked_input};
+use super::{Context, Decision, run::checked_input, signal::Giver};
 use crate::domain::definition::Definition;
-use crate::domain::{Created, Event, EventKind, ExecutionId, Payload, Rejection, RequestKey, State, StepResult, Uid};
+use crate::domain::{
+    Cause, Created, Event, EventKind, ExecutionId, Parent, Payload, Rejection, RequestKey, State, StepResult, Uid,
+};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What a start needs to know.
@@ -18,7 +20,7 @@ pub struct Start {
     pub labels: BTreeMap<String, String>,
     /// The call's `request_id`.
     pub request: Option<RequestKey>,
-    /// W3C `traceparent` of the call; may be empty.
+    /// W3C `traceparent` of the call, or of the parent; may be empty.
     pub trace_parent: Arc<str>,
     /// Pause before the first step; the execution's timeout counts from its end.
     pub delay: Option<Duration>,
@@ -26,6 +28,8 @@ pub struct Start {
     pub signal: Option<StartSignal>,
     /// What steps have given in the execution that it repeats.
     pub results: Vec<StepResult>,
+    /// Where it comes from, if a step of another execution asks for it.
+    pub birth: Option<Birth>,
 }
 
 /// A signal that comes with a start.
@@ -35,6 +39,17 @@ pub struct StartSignal {
     pub name: Arc<str>,
     /// Payload.
     pub payload: Payload,
+}
+
+/// Where a child comes from.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    /// The unit that asks for it.
+    pub parent: Parent,
+    /// How many parents stand above it.
+    pub depth: u32,
+    /// Why it is cancelled before any step of it begins, if nobody waits for it any more.
+    pub cancelled: Option<Arc<str>>,
 }
 
 /// Begins an execution and runs it on as far as it goes without a worker, a signal or time.
@@ -48,6 +63,7 @@ pub fn start(definition: Arc<Definition>, start: Start, context: &Context) -> Re
     let mut labels: BTreeMap<_, _> = of_definition.collect();
     labels.extend(start.labels);
     let begin_time = start.delay.map(|delay| context.now + delay);
+    let (birth, cancelled) = (start.birth.clone(), start.birth.and_then(|birth| birth.cancelled));
     let created = Created {
         id: start.id,
         uid: start.uid,
@@ -59,8 +75,8 @@ pub fn start(definition: Arc<Definition>, start: Start, context: &Context) -> Re
         labels,
         expire_time: definition.timeout.map(|timeout| begin_time.unwrap_or(context.now) + timeout),
         trace_parent: start.trace_parent,
-        parent: None,
-        depth: 0,
+        depth: birth.as_ref().map_or(0, |birth| birth.depth),
+        parent: birth.map(|birth| birth.parent),
         begin_time,
         results: start.results,
     };
@@ -75,7 +91,10 @@ pub fn start(definition: Arc<Definition>, start: Start, context: &Context) -> Re
     decision.bytes = super::event_bytes(&first.kind);
     decision.events.push(first);
     if let Some(signal) = start.signal {
-        decision.signal(&signal.name, signal.payload, None, None)?;
+        decision.signal(&signal.name, signal.payload, None, Giver::Caller(None))?;
+    }
+    if let Some(reason) = cancelled {
+        decision.start_wind_down(Cause::Cancel(reason), None);
     }
     decision.settle();
     let events = decision.events;

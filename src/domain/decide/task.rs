@@ -11,10 +11,10 @@
 //! - While the execution winds down, whatever ends a delivery of its run without success cancels its unit.
 
 use super::Decision;
-use crate::domain::state::{RELEASE_HASH, Report, Status, UnitKey, task_of};
+use crate::domain::state::{RELEASE_HASH, Report, Status, UnitKey, attempts_of, task_of};
 use crate::domain::{
-    Claimant, Delivery, DeliveryRef, EndReason, EventKind, Failure, Outcome, Payload, RefusalReason, Rejection,
-    ReportOutcome, Timestamp, Unit, code, digest16, idempotency_key,
+    Claimant, Delivery, DeliveryRef, EndReason, EventKind, ExecutionId, Failure, Outcome, Payload, RefusalReason,
+    Rejection, ReportOutcome, Timestamp, Unit, code, digest16, idempotency_key,
 };
 use std::time::Duration;
 
@@ -237,6 +237,9 @@ impl Decision<'_> {
     /// Begins the next attempt of a unit whose pause is over.
     pub(super) fn schedule_next_attempt(&mut self, key: UnitKey) {
         let attempt = self.state.unit(key).task.as_ref().map_or(0, |task| task.attempt) + 1;
+        if self.state.step(key.step).action.as_child().is_some() {
+            return self.request_child(key, attempt, None);
+        }
         let unit = self.name(key);
         self.emit(EventKind::StepScheduled { unit, attempt, input: None });
     }
@@ -273,10 +276,10 @@ impl Decision<'_> {
             .map_err(|violations| format!("output does not fit the contract {}: {violations}", task.contract))
     }
 
-    /// Ends the attempt of a unit whose delivery is out: the next one follows after its pause, or the step's end.
-    fn attempt_failed(&mut self, key: UnitKey, end: AttemptEnd) {
+    /// Ends the attempt of a unit whose delivery is out, or that waits for its child: the next one follows after its pause, or the step's end.
+    pub(super) fn attempt_failed(&mut self, key: UnitKey, end: AttemptEnd) {
         let unit = self.state.unit(key);
-        let Some((_, delivery)) = unit.out() else { return };
+        let Some(delivery) = unit.attempt_out() else { return };
         let attempt = unit.task.as_ref().map_or(0, |task| task.attempt);
         let unit = self.name(key);
         let stops = !self.state.is_live(key.step);
@@ -308,7 +311,7 @@ impl Decision<'_> {
     /// than the timeout would, and says it now.
     fn retry_time(&self, key: UnitKey, attempt: u32, end: &AttemptEnd) -> Option<Timestamp> {
         let step = self.state.step(key.step);
-        let policy = &task_of(step)?.retry;
+        let policy = attempts_of(step)?.retry;
         if !end.retryable || attempt >= policy.max_attempts || !policy.retries(&end.failure.code) {
             return None;
         }
@@ -321,7 +324,7 @@ impl Decision<'_> {
 }
 
 /// How an attempt ended.
-struct AttemptEnd {
+pub(super) struct AttemptEnd {
     failure: Failure,
     retryable: bool,
     retry_after: Option<Duration>,
@@ -337,5 +340,10 @@ impl AttemptEnd {
 
     fn of_report(failure: Failure, hash: [u8; 16]) -> Self {
         Self { report: Some(hash), ..Self::of_timeout(failure) }
+    }
+
+    /// Of an attempt whose child ended, or never will be. That is a report: its outcome is known.
+    pub(super) fn of_child(failure: Failure, retryable: bool, child_id: &ExecutionId) -> Self {
+        Self { retryable, ..Self::of_report(failure, digest16(&[b"end of child", child_id.as_str().as_bytes()])) }
     }
 }

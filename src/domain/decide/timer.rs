@@ -5,7 +5,7 @@
 //!   the wake-up, however late it is.
 
 use super::Decision;
-use crate::domain::state::{Due, Timer, UnitKey, task_of};
+use crate::domain::state::{Due, Timer, UnitKey, attempts_of, task_of};
 use crate::domain::{Cause, DeliveryRef, EndReason, EventKind, Outcome, Payload, code};
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ impl Decision<'_> {
     /// Does all that is due, as far as one decision goes. A wake-up that finds nothing due writes `Woke`, which is what
     /// moves the execution's stored wake-up time; not where checks that are too early leave something due.
     pub(super) fn wake(&mut self, held: Vec<DeliveryRef>, early: Vec<DeliveryRef>) -> Outcome {
-        if self.state.is_closed() {
+        if self.state.is_closed() && !self.state.has_pending() {
             return Outcome::Done;
         }
         let held: HashSet<DeliveryRef> = held.into_iter().collect();
@@ -43,8 +43,8 @@ impl Decision<'_> {
             (Timer::Execution, _) => {
                 self.start_wind_down(Cause::Timeout, None);
             }
-            // That time has come is all that there is to say.
-            (Timer::Begin, _) => {
+            // That time has come is all that there is to say; whoever drives effects sees to them.
+            (Timer::Begin | Timer::Effects, _) => {
                 self.emit(EventKind::Woke);
             }
             (timer, Some(key)) => self.fire_of_unit(timer, key, held),
@@ -55,14 +55,16 @@ impl Decision<'_> {
     fn fire_of_unit(&mut self, timer: Timer, key: UnitKey, held: &HashSet<DeliveryRef>) {
         let definition = self.state.definition().clone();
         let task = task_of(definition.step(key.step));
+        let attempts = attempts_of(definition.step(key.step));
         let span = |span: Option<std::time::Duration>| span.unwrap_or_default();
         match timer {
             Timer::Total => {
-                let message = format!("not done within {:?}", span(task.and_then(|task| task.total_timeout)));
+                let message =
+                    format!("not done within {:?}", span(attempts.and_then(|attempts| attempts.total_timeout)));
                 self.fail_unit_with(key, code::TOTAL_TIMEOUT, message);
             }
             Timer::Delivery => {
-                let message = format!("no result within {:?}", span(task.and_then(|task| task.timeout)));
+                let message = format!("no result within {:?}", span(attempts.and_then(|attempts| attempts.timeout)));
                 self.attempt_timed_out(key, code::TIMEOUT, message, None);
             }
             Timer::Check => self.first_check(key, held),
@@ -74,7 +76,9 @@ impl Decision<'_> {
             Timer::Sleep => self.succeed(key, Payload::null(), None),
             Timer::Await => self.fail_unit_with(key, code::AWAIT_TIMEOUT, "no signal came in time"),
             Timer::GiveUp => self.give_up(key),
-            Timer::Execution | Timer::Begin => unreachable!("{timer:?} is no timer of a unit"),
+            Timer::Execution | Timer::Begin | Timer::Effects => {
+                unreachable!("{timer:?} is no timer of a unit")
+            }
         }
     }
 

@@ -127,6 +127,10 @@ pub mod code {
     pub const CHILD_INVALID: &str = "CHILD_INVALID";
     /// A `workflow` of which no deployed version is in the range.
     pub const CHILD_NOT_FOUND: &str = "CHILD_NOT_FOUND";
+    /// A workflow that would start itself.
+    pub const CHILD_CYCLE: &str = "CHILD_CYCLE";
+    /// A name and version that is deployed twice at once.
+    pub const DEFINITION_DUPLICATE: &str = "DEFINITION_DUPLICATE";
     /// A signal to a step that starts no child, or whose child has ended by then.
     pub const SIGNAL_TARGET_INVALID: &str = "SIGNAL_TARGET_INVALID";
     /// A text that can be no URL of a request.

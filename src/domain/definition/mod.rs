@@ -54,7 +54,7 @@ pub use expression::{
     EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, ItemScope, Problem, Scope, StepLookup, StepView,
     Template,
 };
-pub use fault::{Fault, Place};
+pub use fault::{Fault, Place, code};
 pub use model::{
     Action, Await, ChildStep, ContinueAsNew, Definition, Fail, ForEach, HTTP_CONTRACT, HTTP_QUEUE,
     HTTP_TIMEOUT_DEFAULT, Handlers, ITEMS_MAX, Lifetime, OnError, PRIORITY_DEFAULT, Pin, QUEUE_DEFAULT, Role,

@@ -2,7 +2,7 @@
 //!
 //! Times are left to whoever shows them: they are fields of the wait.
 
-use super::{AtWorker, ForWorker, Items, NAMES_MAX, Reason, Stage, Supply, Wait, WindDown};
+use super::{AtWorker, ForChild, ForWorker, Items, NAMES_MAX, Reason, Stage, Supply, Wait, WindDown};
 use crate::domain::Failure;
 use crate::domain::definition::{HTTP_CONTRACT, Winding};
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -28,6 +28,10 @@ impl Wait {
             Reason::Retry { attempt, failure } => for_retry(*attempt, failure.as_ref()),
             Reason::Time => "sleeps".to_owned(),
             Reason::Signal { name, has_match, unmatched } => for_signal(name, *has_match, *unmatched),
+            Reason::Child(child) => for_child(child),
+            Reason::Recipient { id, name } => {
+                format!("gives signal \"{name}\" to execution {id}, which has not taken it")
+            }
             Reason::Items(items) => for_items(items),
             Reason::Steps { names, more } => for_steps(names, *more),
         }
@@ -49,6 +53,13 @@ impl Wait {
             | Reason::Time
             | Reason::Items(_)
             | Reason::Steps { .. } => String::new(),
+            Reason::Child(ForChild { uid: None, .. }) => {
+                "it starts within a second as a rule; if this stays, look at the server's log".to_owned()
+            }
+            Reason::Child(child) => format!("`orbit explain {}` tells what it waits for", child.id),
+            Reason::Recipient { id, .. } => {
+                format!("if this stays, its buffer of signals may be full: `orbit explain {id}` tells more")
+            }
             Reason::Quarantined { .. } => "the server's log tells more; other executions are not concerned".to_owned(),
             Reason::Work => "if this stays for more than some seconds, look at the server's log".to_owned(),
             Reason::Worker(task) => worker_hint(task),
@@ -60,6 +71,15 @@ impl Wait {
             Reason::AtWorker(_) => String::new(),
             Reason::Signal { name, .. } => format!("`orbit signal {id} {name}` gives it the signal"),
         }
+    }
+}
+
+fn for_child(ForChild { id, uid, stops, has_cancel, attempt: _ }: &ForChild) -> String {
+    match (uid, stops, has_cancel) {
+        (_, true, true) => format!("waits for child {id} to end, which has been cancelled"),
+        (_, true, false) => format!("waits for child {id} to end, which is about to be cancelled"),
+        (Some(_), false, _) => format!("waits for child {id} to end"),
+        (None, false, _) => format!("waits for child {id} to start"),
     }
 }
 

@@ -108,6 +108,8 @@ impl State {
             | Status::Sleeping { .. }
             | Status::FanOut
             | Status::Awaiting { .. }
+            | Status::Child(_)
+            | Status::Sending { .. }
             | Status::Succeeded
             | Status::Failed
             | Status::Skipped

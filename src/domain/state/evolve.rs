@@ -3,7 +3,7 @@
 use super::course::Course;
 use super::fan_out::Group;
 use super::index::Indexes;
-use super::unit::{Out, RELEASE_HASH, Status, Task, UnitState};
+use super::unit::{ChildRef, ChildWait, Out, RELEASE_HASH, Remote, Sending, Status, Task, UnitState};
 use super::units::Units;
 use super::{Phase, State, UnitKey, WindDown, requests, signals};
 use crate::domain::definition::{Definition, Lifetime, OnError, Role, StepIndex};
@@ -33,6 +33,8 @@ impl State {
             handlers: BTreeMap::new(),
             signals: signals::Signals::default(),
             requests: requests::Requests::default(),
+            senders: requests::Requests::default(),
+            effects: super::effects::Effects::default(),
             indexes: Indexes::default(),
         }
     }
@@ -45,11 +47,7 @@ impl State {
     pub fn evolve(&mut self, event: &Event) {
         assert_eq!(event.number, self.last_number + 1, "events are applied in order, without gaps");
         debug_assert!(event.time >= self.last_time, "time never goes back");
-        debug_assert!(
-            !self.is_closed() || matches!(event.kind, EventKind::ExecutionReopened { .. } | EventKind::DeletionBegan),
-            "nothing follows the close: {:?}",
-            event.kind
-        );
+        debug_assert!(!self.is_closed() || event.kind.follows_close(), "it is closed: {:?}", event.kind);
         let was_delayed = self.is_delayed();
         self.last_number = event.number;
         self.last_time = event.time;
@@ -58,6 +56,7 @@ impl State {
         }
         self.remember_request(event);
         self.apply(event);
+        self.set_look(event.time, matches!(event.kind, EventKind::Woke));
     }
 
     fn apply(&mut self, event: &Event) {
@@ -106,7 +105,12 @@ impl State {
                 });
             }
             EventKind::AttemptFailed { unit, delivery, failure, retry_time, progress, report, attempt: _ } => {
-                self.change(self.named(unit), |unit| {
+                let key = self.named(unit);
+                if report.is_none() {
+                    // The child, if it is one, may still run.
+                    self.abandon_child(key);
+                }
+                self.change(key, |unit| {
                     unit.status = match *retry_time {
                         Some(retry_time) => Status::BackingOff { retry_time },
                         None => Status::Spent,
@@ -135,6 +139,7 @@ impl State {
             }
             EventKind::StepFailed { unit, failure } => {
                 let (key, number) = (self.begun(unit), event.number);
+                self.abandon_child(key);
                 self.change(key, |unit| {
                     unit.end(Status::Failed, number);
                     unit.failure = Some(Box::new(failure.clone()));
@@ -152,8 +157,9 @@ impl State {
             }
             EventKind::StepCancelled { unit } => {
                 let (key, number) = (self.named(unit), event.number);
+                self.abandon_child(key);
                 self.change(key, |unit| {
-                    unit.unknown |= unit.out().is_some();
+                    unit.unknown |= unit.may_be_done_elsewhere();
                     unit.end(Status::Cancelled, number);
                 });
             }
@@ -182,7 +188,10 @@ impl State {
                 let key = self.begun(unit);
                 self.change(key, |unit| unit.status = Status::Awaiting { expire_time, number });
             }
-            EventKind::SignalReceived { name, payload, expire_time, sender: _, handler } => {
+            EventKind::SignalReceived { name, payload, expire_time, sender, handler } => {
+                if let Some(sender) = sender {
+                    self.remember_sender(*sender, event.number, time);
+                }
                 let (name, payload, handler) = (name.clone(), payload.clone(), handler.clone());
                 let expire_time = *expire_time;
                 self.signals.insert(event.number, signals::Signal { name, payload, expire_time, handler });
@@ -216,11 +225,6 @@ impl State {
             }
             EventKind::Woke => {}
             EventKind::DeletionBegan => self.deleting = true,
-            EventKind::ChildRequested { .. }
-            | EventKind::ChildStarted { .. }
-            | EventKind::ChildCancelSent { .. }
-            | EventKind::ParentTold
-            | EventKind::SignalRequested { .. } => unreachable!("no decision makes it yet"),
             EventKind::ExecutionPaused { reason } => self.pause(event.number, reason.clone()),
             EventKind::ExecutionResumed => self.resume(time),
             EventKind::ContinuedAsNew { unit, input } => {
@@ -231,6 +235,39 @@ impl State {
                 self.reopen(steps, *generation, *expire_time);
             }
             EventKind::EventTaken { unit, signal_number } => self.take_event(self.named(unit), *signal_number),
+            EventKind::ChildRequested { unit, attempt, input, child_id, expire_time } => {
+                let (key, expire_time) = (self.begun(unit), *expire_time);
+                self.change(key, |unit| {
+                    begin_attempt(unit, *attempt, input.as_ref(), time);
+                    unit.remote = Some(Box::new(Remote::Child(ChildRef { id: child_id.clone(), uid: None })));
+                    unit.status = Status::Child(ChildWait { expire_time, has_started: false, cancel_sent: false });
+                });
+            }
+            EventKind::ChildStarted { unit, attempt: _, child_uid } => {
+                let key = self.named(unit);
+                self.change(key, |unit| {
+                    if let Some(Remote::Child(child)) = unit.remote.as_deref_mut() {
+                        child.uid = Some(*child_uid);
+                    }
+                    if let Status::Child(wait) = &mut unit.status {
+                        wait.has_started = true;
+                    }
+                });
+                self.bring_up_signals_to(key);
+            }
+            EventKind::ChildCancelSent { unit, attempt: _, child_id } => self.cancel_was_sent(unit, child_id),
+            EventKind::ParentTold => {
+                self.effects.is_parent_told = true;
+                self.index_tell();
+            }
+            EventKind::SignalRequested { unit, recipient, name, payload } => {
+                let (key, number) = (self.begun(unit), event.number);
+                let sending = Sending { recipient: recipient.clone(), name: name.clone(), payload: payload.clone() };
+                self.change(key, |unit| {
+                    unit.remote = Some(Box::new(Remote::Recipient(sending)));
+                    unit.status = Status::Sending { number };
+                });
+            }
         }
     }
 
@@ -248,8 +285,14 @@ impl State {
         key
     }
 
+    /// Remembers a signal of another execution's step.
+    pub(super) fn remember_sender(&mut self, sender: [u8; 16], number: u64, time: Timestamp) {
+        self.senders.insert(sender, requests::Remembered { number, time, content: [0; 16] });
+        self.senders.forget(time, requests::SENDERS_MEMORY, requests::SENDERS_MAX);
+    }
+
     pub(super) fn remember_request(&mut self, event: &Event) {
-        self.requests.forget(event.time);
+        self.requests.forget(event.time, requests::MEMORY, usize::MAX);
         if let Some(request) = event.request {
             let (number, time, content) = (event.number, event.time, request.content);
             self.requests.insert(request.key, requests::Remembered { number, time, content });
@@ -327,6 +370,11 @@ impl State {
         // Timers depend on the phase, so every unit leaves the indexes under the old one and enters them under the new.
         let keys = self.units.keys();
         for key in &keys {
+            if dropped(self.step(key.step).role.lifetime(), self.unit(*key).status) {
+                self.abandon_child(*key);
+            }
+        }
+        for key in &keys {
             self.unindex(*key);
         }
         (self.phase, self.wind_down, self.course.pause) = (phase, wind_down, None);
@@ -339,7 +387,7 @@ impl State {
             let unit = self.units.entry(key);
             let status = unit.status;
             if !status.is_resolved() && dropped(lifetime, status) {
-                unit.unknown |= unit.out().is_some();
+                unit.unknown |= unit.may_be_done_elsewhere();
                 unit.end(if fails && status == Status::FanOut { Status::Failed } else { Status::Cancelled }, number);
             }
             self.index(key);
@@ -356,6 +404,10 @@ fn expect_task(unit: &mut UnitState) -> &mut Task {
 
 fn scheduled(unit: &mut UnitState, attempt: u32, input: Option<&Payload>, time: Timestamp) {
     unit.status = Status::Waiting { since: time };
+    begin_attempt(unit, attempt, input, time);
+}
+
+fn begin_attempt(unit: &mut UnitState, attempt: u32, input: Option<&Payload>, time: Timestamp) {
     match &mut unit.task {
         Some(task) => {
             task.attempt = attempt;

@@ -3,7 +3,7 @@
 
 use super::fan_out::Group;
 use super::unit::{Status, UnitState, await_of};
-use super::{Phase, State, UnitKey, WindDown, ready, timer};
+use super::{Phase, State, UnitKey, WindDown, effects, ready, timer};
 use crate::domain::Timestamp;
 use crate::domain::definition::{Definition, Lifetime, Role, Step, StepIndex, Unknown};
 use std::{
@@ -36,6 +36,8 @@ pub(super) struct Indexes {
     pub(super) engaged: usize,
     /// Units of irreversible steps that happened, or may have.
     pub(super) irreversible: usize,
+    /// What another execution must be told, or made to be.
+    pub(super) effects: effects::Open,
     /// Bytes of the texts that units hold.
     pub(super) text_bytes: usize,
 }
@@ -82,6 +84,9 @@ impl Indexes {
         if let Some(undo) = undo_of(place) {
             self.undo.insert(undo);
         }
+        if let Some(effect) = State::effect_of(unit, key, give_up_time.is_some()) {
+            self.effects.insert(&effect);
+        }
         match unit.status {
             Status::Pending if unit.is_unblocked() && may_be_runnable(step, key) => {
                 self.runnable.insert(key.step);
@@ -102,6 +107,8 @@ impl Indexes {
             | Status::Spent
             | Status::Sleeping { .. }
             | Status::FanOut
+            | Status::Child(_)
+            | Status::Sending { .. }
             | Status::Succeeded
             | Status::Failed
             | Status::Skipped
@@ -118,6 +125,9 @@ impl Indexes {
         self.count(place, |count| *count -= 1);
         if let Some(undo) = undo_of(place) {
             self.undo.remove(&undo);
+        }
+        if let Some(effect) = State::effect_of(unit, key, give_up_time.is_some()) {
+            self.effects.remove(&effect);
         }
         match unit.status {
             Status::Pending => {
@@ -144,6 +154,8 @@ impl Indexes {
             | Status::Spent
             | Status::Sleeping { .. }
             | Status::FanOut
+            | Status::Child(_)
+            | Status::Sending { .. }
             | Status::Succeeded
             | Status::Skipped
             | Status::Cancelled => {}
@@ -267,6 +279,7 @@ impl State {
     pub(super) fn rebuild_indexes(&mut self) {
         self.indexes = Indexes::default();
         self.index_execution();
+        self.index_effects();
         for key in self.units.keys() {
             self.index(key);
         }
@@ -274,8 +287,12 @@ impl State {
         self.indexes.text_bytes += self.event_bytes();
     }
 
-    /// The timers of the execution itself.
+    /// The timers of the execution itself, and whether its parent is to be told.
     pub(super) fn index_execution(&mut self) {
+        self.index_tell();
+        if let Some(due) = self.look_due() {
+            self.indexes.timers.insert(due);
+        }
         match self.phase {
             Phase::Running => {
                 let expires = self.created.expire_time.map(|time| (time, timer::Timer::Execution, None));

@@ -63,6 +63,8 @@ impl State {
             | Status::Sleeping { .. }
             | Status::FanOut
             | Status::Awaiting { .. }
+            | Status::Child(_)
+            | Status::Sending { .. }
             | Status::Cancelled => true,
         }
     }

@@ -5,7 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// How long a call is remembered, at least: until an event comes this much later.
-const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a signal of another execution's step is remembered, at least, if it is among the newest [`SENDERS_MAX`]: its
+/// sender may have been out of its database for days before it tries again.
+pub(super) const SENDERS_MEMORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Most signals of other executions' steps that are remembered.
+pub(super) const SENDERS_MAX: usize = 10_000;
 
 /// What a call's key leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +52,23 @@ impl Requests {
         }
     }
 
+    /// The event that recorded a key, whatever its content.
+    pub(super) fn number_of(&self, key: &[u8; 16]) -> Option<u64> {
+        self.by_key.get(key).map(|known| known.number)
+    }
+
     pub(super) fn insert(&mut self, key: [u8; 16], remembered: Remembered) {
         if self.by_key.insert(key, remembered).is_none() {
             self.by_time.push_back(key);
         }
     }
 
-    /// Forgets what is too old at the time of an event; each call is forgotten once, so this costs nothing much.
-    pub(super) fn forget(&mut self, now: Timestamp) {
+    /// Forgets what is too old at the time of an event, and the oldest where there are too many; each is forgotten once,
+    /// so this costs nothing much.
+    pub(super) fn forget(&mut self, now: Timestamp, memory: Duration, count_max: usize) {
         while let Some(oldest) = self.by_time.front() {
-            if self.by_key.get(oldest).is_some_and(|known| now.since(known.time) <= MEMORY) {
+            let is_young = self.by_key.get(oldest).is_some_and(|known| now.since(known.time) <= memory);
+            if is_young && self.by_key.len() <= count_max {
                 return;
             }
             self.by_key.remove(oldest);

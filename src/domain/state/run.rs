@@ -30,6 +30,7 @@ impl State {
         }
         state.remember_request(event);
         state.rebuild_indexes();
+        state.set_look(event.time, false);
         state
     }
 
@@ -60,6 +61,8 @@ impl State {
             start_time: self.start_time,
             signals: self.signals.untaken().collect(),
             calls: self.requests.remembered().collect(),
+            senders: self.senders.remembered().collect(),
+            abandoned: self.effects.abandoned.values().cloned().collect(),
             deliveries: course.deliveries,
             reports: course.reports.into(),
         })
@@ -100,6 +103,12 @@ impl State {
         }
         for signal in &start.signals {
             self.signals.insert(signal.number, signals::Signal::of(signal));
+        }
+        for sender in &start.senders {
+            self.remember_sender(sender.request.key, sender.number, sender.time);
+        }
+        for abandoned in &start.abandoned {
+            self.effects.abandoned.insert(abandoned.child.id.clone(), abandoned.clone());
         }
         for call in &start.calls {
             let (number, time, content) = (call.number, call.time, call.request.content);
@@ -146,6 +155,8 @@ impl State {
                 | Status::Sleeping { .. }
                 | Status::FanOut
                 | Status::Awaiting { .. }
+                | Status::Child(_)
+                | Status::Sending { .. }
                 | Status::Cancelled => false,
             };
             !lets_go

@@ -9,21 +9,22 @@
 //! writes both directions from one list of fields, so they cannot part. Whoever changes a list raises [`FORMAT`].
 
 use super::course::{Course, Pause};
+use super::effects::{Effects, Look};
 use super::event::Handler;
 use super::fan_out::Group;
 use super::index::Indexes;
 use super::requests::{Remembered, Requests};
 use super::signals::{Signal, Signals};
-use super::unit::{Out, Report, Status, Task, UnitState};
+use super::unit::{ChildRef, ChildWait, Out, Remote, Report, Sending, Status, Task, UnitState};
 use super::units::{UnitKey, Units};
 use super::{Phase, State, WindDown};
 use crate::domain::definition::{Definition, StepIndex};
 use crate::domain::{
-    AcceptedReport, Cause, Created, ExecutionId, ExecutionKey, Failure, Parent, Payload, SessionId, SkipReason,
-    StepEnd, StepResult, Timestamp, Uid, digest16,
+    AbandonedChild, AcceptedReport, Cause, ChildRequest, Created, ExecutionId, ExecutionKey, Failure, Parent, Payload,
+    Recipient, SessionId, SkipReason, StepEnd, StepResult, Timestamp, Uid, digest16,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// Format of the bytes that [`State::to_bytes`] makes.
@@ -57,6 +58,8 @@ impl State {
         self.handlers.write(&mut out);
         self.signals.write(&mut out);
         self.requests.write(&mut out);
+        self.senders.write(&mut out);
+        self.effects.write(&mut out);
         let digest = digest16(&[&out]);
         out.extend_from_slice(&digest);
         out
@@ -90,6 +93,8 @@ impl State {
             handlers: Stored::read(input)?,
             signals: Stored::read(input)?,
             requests: Stored::read(input)?,
+            senders: Stored::read(input)?,
+            effects: Stored::read(input)?,
             indexes: Indexes::default(),
             definition,
         };
@@ -98,6 +103,7 @@ impl State {
         }
         state.rebuild_indexes();
         state.indexes.ready.take_changes();
+        state.indexes.effects.forget_changes();
         Some(state)
     }
 }
@@ -154,7 +160,15 @@ stored! {
     Task {
         input, first_time, attempt_time, attempt, delivery, lost, redelivery, session_id, worker_id, progress, reports, late
     }
-    UnitState { status, blockers, task, output, failure, end_number, unknown, undone, given, generation, first_delivery }
+    UnitState { status, blockers, task, output, failure, end_number, unknown, undone, given, generation, first_delivery, remote }
+    ChildWait { expire_time, has_started, cancel_sent }
+    ChildRef { id, uid }
+    Recipient { id, uid, child }
+    Sending { recipient, name, payload }
+    Effects { abandoned, is_parent_told, look }
+    AbandonedChild { child, has_started }
+    ChildRequest { id, definition_hash, input, run, unit, generation, attempt, depth, trace_parent }
+    Look { time, pause }
     UnitKey { step, item }
     Units { steps, items, groups }
     Signal { name, payload, expire_time, handler }
@@ -226,6 +240,12 @@ stored_enum! {
         10 => Skipped,
         11 => Cancelled,
         12 => FanOut,
+        13 => Child(wait),
+        14 => Sending { number },
+    }
+    Remote {
+        1 => Child(child),
+        2 => Recipient(sending),
     }
 }
 
@@ -296,6 +316,16 @@ impl Stored for Timestamp {
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         Some(Self::from_micros(i64::from_le_bytes(Stored::read(input)?)))
+    }
+}
+
+impl Stored for Duration {
+    fn write(&self, out: &mut Vec<u8>) {
+        u64::try_from(self.as_micros()).unwrap_or(u64::MAX).write(out);
+    }
+
+    fn read(input: &mut Reader<'_>) -> Option<Self> {
+        u64::read(input).map(Self::from_micros)
     }
 }
 

@@ -27,6 +27,8 @@ pub(in crate::domain) enum Timer {
     Sleep,
     /// An await times out.
     Await,
+    /// Open effects are looked at again.
+    Effects,
 }
 
 /// A timer: when, what, and of which unit (none for the execution's own).

@@ -1,9 +1,10 @@
 //! One unit of an execution: where it stands, and what a task among them remembers.
 
 use super::timer::Timer;
-use crate::domain::definition::{Action, Await, Step, TaskStep, Unknown};
-use crate::domain::{Failure, Payload, SessionId, Timestamp};
-use std::{collections::VecDeque, sync::Arc};
+use crate::domain::definition::{Action, Await, ChildStep, Step, TaskStep, Unknown};
+use crate::domain::retry::RetryPolicy;
+use crate::domain::{ExecutionId, Failure, Payload, Recipient, SessionId, Timestamp, Uid};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// Accepted reports that a unit remembers, the newest, to know their repeats.
 const REPORTS_MAX: usize = 32;
@@ -20,6 +21,33 @@ pub(in crate::domain) fn task_of(step: &Step) -> Option<&TaskStep> {
         | Action::Await(_)
         | Action::Fail(_)
         | Action::Child(_)
+        | Action::Signal(_)
+        | Action::ContinueAsNew(_) => None,
+    }
+}
+
+/// What a step with attempts says of them.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::domain) struct Attempts<'a> {
+    /// What happens after one that failed.
+    pub(in crate::domain) retry: &'a RetryPolicy,
+    /// Longest time of one.
+    pub(in crate::domain) timeout: Option<Duration>,
+    /// Longest time of all together.
+    pub(in crate::domain) total_timeout: Option<Duration>,
+}
+
+/// What a step says of its attempts, if it has any: a task, or a child.
+pub(in crate::domain) fn attempts_of(step: &Step) -> Option<Attempts<'_>> {
+    match &step.action {
+        Action::Task(TaskStep { retry, timeout, total_timeout, .. })
+        | Action::Child(ChildStep { retry, timeout, total_timeout, .. }) => {
+            Some(Attempts { retry, timeout: *timeout, total_timeout: *total_timeout })
+        }
+        Action::Compute(_)
+        | Action::Sleep(_)
+        | Action::Await(_)
+        | Action::Fail(_)
         | Action::Signal(_)
         | Action::ContinueAsNew(_) => None,
     }
@@ -72,6 +100,13 @@ pub(in crate::domain) enum Status {
         /// Number of the event that began it: longer waits are served first.
         number: u64,
     },
+    /// Waits for the end of its child.
+    Child(ChildWait),
+    /// Waits until another execution has its signal.
+    Sending {
+        /// Number of the event that asked for it.
+        number: u64,
+    },
     /// Ended well.
     Succeeded,
     /// Failed for good.
@@ -94,7 +129,9 @@ impl Status {
             | Self::Spent
             | Self::Sleeping { .. }
             | Self::FanOut
-            | Self::Awaiting { .. } => false,
+            | Self::Awaiting { .. }
+            | Self::Child(_)
+            | Self::Sending { .. } => false,
         }
     }
 
@@ -111,7 +148,7 @@ impl Status {
     /// Whether somebody else has it, so that a wind-down waits for it.
     pub(super) const fn is_engaged(self) -> bool {
         match self {
-            Self::Out(_) | Self::Spent => true,
+            Self::Out(_) | Self::Spent | Self::Child(_) | Self::Sending { .. } => true,
             Self::Pending
             | Self::Waiting { .. }
             | Self::BackingOff { .. }
@@ -124,6 +161,46 @@ impl Status {
             | Self::Cancelled => false,
         }
     }
+}
+
+/// A child that is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::domain) struct ChildWait {
+    /// When the attempt times out.
+    pub(in crate::domain) expire_time: Option<Timestamp>,
+    /// Whether the child is known to have started.
+    pub(in crate::domain) has_started: bool,
+    /// Whether it has its cancel.
+    pub(in crate::domain) cancel_sent: bool,
+}
+
+/// Another execution that a unit has to do with.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::domain) enum Remote {
+    /// The child of the newest attempt.
+    Child(ChildRef),
+    /// Who gets its signal.
+    Recipient(Sending),
+}
+
+/// A child, as far as it is known.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::domain) struct ChildRef {
+    /// Id.
+    pub(in crate::domain) id: ExecutionId,
+    /// Uid, once it has started.
+    pub(in crate::domain) uid: Option<Uid>,
+}
+
+/// A signal on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::domain) struct Sending {
+    /// Who gets it.
+    pub(in crate::domain) recipient: Recipient,
+    /// Name.
+    pub(in crate::domain) name: Arc<str>,
+    /// Payload.
+    pub(in crate::domain) payload: Payload,
 }
 
 /// A delivery that is out: nothing has been heard that would end it.
@@ -240,6 +317,8 @@ pub(in crate::domain) struct UnitState {
     pub(in crate::domain) generation: u32,
     /// Newest delivery of the runs and generations before; its own are numbered on from there.
     pub(super) first_delivery: u32,
+    /// The other execution, of a step that starts or signals one.
+    pub(super) remote: Option<Box<Remote>>,
 }
 
 impl UnitState {
@@ -257,6 +336,7 @@ impl UnitState {
             given: false,
             generation: 1,
             first_delivery: 0,
+            remote: None,
         }
     }
 
@@ -265,6 +345,27 @@ impl UnitState {
         debug_assert!(status.is_resolved(), "an end is one of the resolved");
         self.status = status;
         self.end_number = number;
+    }
+
+    /// The child of its newest attempt.
+    pub(in crate::domain) fn child(&self) -> Option<&ChildRef> {
+        match self.remote.as_deref()? {
+            Remote::Child(child) => Some(child),
+            Remote::Recipient(_) => None,
+        }
+    }
+
+    /// The signal that it gives.
+    pub(in crate::domain) fn sending(&self) -> Option<&Sending> {
+        match self.remote.as_deref()? {
+            Remote::Recipient(sending) => Some(sending),
+            Remote::Child(_) => None,
+        }
+    }
+
+    /// The delivery of the attempt that somebody has: 0 of a child, which has none.
+    pub(in crate::domain) fn attempt_out(&self) -> Option<u32> {
+        if matches!(self.status, Status::Child(_)) { Some(0) } else { self.out().map(|(_, delivery)| delivery) }
     }
 
     /// The delivery that is out, with its number.
@@ -299,11 +400,18 @@ impl UnitState {
             | Status::Sleeping { .. }
             | Status::FanOut
             | Status::Awaiting { .. }
+            | Status::Child(_)
+            | Status::Sending { .. }
             | Status::Succeeded
             | Status::Failed
             | Status::Skipped
             | Status::Cancelled => None,
         }
+    }
+
+    /// Whether somebody else has its work and may do it though it ends now.
+    pub(super) fn may_be_done_elsewhere(&self) -> bool {
+        self.out().is_some() || matches!(self.status, Status::Sending { .. })
     }
 
     /// Whether its work happened, or may have happened.
@@ -329,7 +437,7 @@ impl UnitState {
 
     /// When all attempts together have taken too long.
     pub(in crate::domain) fn total_deadline(&self, step: &Step) -> Option<Timestamp> {
-        let total = task_of(step).and_then(|task| task.total_timeout)?;
+        let total = attempts_of(step)?.total_timeout?;
         self.task.as_ref().map(|task| task.first_time + total)
     }
 
@@ -360,6 +468,10 @@ impl UnitState {
             Status::BackingOff { retry_time } => [unless_paused(Some((retry_time, Timer::Retry))), total(), None, None],
             Status::Sleeping { wake_time } => [unless_paused(Some((wake_time, Timer::Sleep))), None, None, None],
             Status::Awaiting { expire_time, .. } => [expire_time.map(|time| (time, Timer::Await)), None, None, None],
+            // Who has a child waits for its end, whatever it takes.
+            Status::Child(_) if stops => [None, None, None, None],
+            Status::Child(wait) => [wait.expire_time.map(|time| (time, Timer::Delivery)), total(), None, None],
+            Status::Sending { .. } => [give_up_time.map(|time| (time, Timer::GiveUp)), None, None, None],
             Status::Pending
             | Status::FanOut
             | Status::Spent
@@ -379,6 +491,13 @@ impl UnitState {
         let task = self.task.as_ref().map_or(0, |task| {
             size_of::<Task>() + task.input.len() + payload(&task.progress) + task.reports.len() * size_of::<Report>()
         });
-        payload(&self.output) + failure + task
+        let remote = self.remote.as_ref().map_or(0, |remote| {
+            let payload = match &**remote {
+                Remote::Child(_) => 0,
+                Remote::Recipient(sending) => sending.payload.len(),
+            };
+            size_of::<Remote>() + payload
+        });
+        payload(&self.output) + failure + task + remote
     }
 }

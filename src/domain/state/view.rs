@@ -3,7 +3,7 @@
 use super::unit::{Status, task_of};
 use super::{State, UnitKey};
 use crate::domain::definition::{ExecutionScope, ItemScope, Lifetime, Role, Scope, StepIndex, StepLookup, StepView};
-use crate::domain::{Cause, Failure, Payload, Timestamp};
+use crate::domain::{Cause, ExecutionId, Failure, Payload, Timestamp, Uid};
 use std::sync::Arc;
 
 /// Where an execution is in its life.
@@ -132,6 +132,8 @@ pub struct StepStatus<'a> {
     pub schedule_time: Option<Timestamp>,
     /// How far a `for_each` that has begun has come.
     pub fan_out: Option<FanOutStatus>,
+    /// The child of the newest attempt: its id, and its uid once it has started.
+    pub child: Option<(&'a ExecutionId, Option<Uid>)>,
 }
 
 /// How far a fan-out has come.
@@ -171,6 +173,8 @@ impl State {
             | Status::Out(_)
             | Status::Spent
             | Status::FanOut
+            | Status::Child(_)
+            | Status::Sending { .. }
             | Status::Succeeded
             | Status::Failed
             | Status::Skipped
@@ -192,6 +196,7 @@ impl State {
             queue: asked.map(|task| &task.queue),
             progress: task.and_then(|task| task.progress.as_ref()),
             schedule_time: task.map(|task| unit.waiting_since().unwrap_or(task.attempt_time)),
+            child: unit.child().map(|child| (&child.id, child.uid)),
             fan_out: group.map(|group| FanOutStatus {
                 items: group.count(),
                 begun: group.next,
@@ -276,7 +281,9 @@ fn state_of(status: Status) -> StepState {
     match status {
         Status::Pending => StepState::Pending,
         Status::Waiting { .. } => StepState::Scheduled,
-        Status::Out(_) | Status::Spent | Status::FanOut => StepState::Running,
+        Status::Out(_) | Status::Spent | Status::FanOut | Status::Child(_) | Status::Sending { .. } => {
+            StepState::Running
+        }
         Status::BackingOff { .. } => StepState::BackingOff,
         Status::Sleeping { .. } => StepState::Sleeping,
         Status::Awaiting { .. } => StepState::Awaiting,

@@ -93,6 +93,7 @@ macro_rules! service {
 service! {
     impl AdminService {
         deploy_definition(DeployDefinitionRequest) -> DeployDefinitionResponse;
+        deploy_definitions(DeployDefinitionsRequest) -> DeployDefinitionsResponse;
         get_definition(GetDefinitionRequest) -> GetDefinitionResponse;
         list_definitions(ListDefinitionsRequest) -> ListDefinitionsResponse;
         query_execution(QueryExecutionRequest) -> QueryExecutionResponse;

@@ -6,7 +6,8 @@ use super::encode::{
     Write, failure_to_proto, hex, render_parent, request_to_proto, signed, signed_number, skip_reason,
 };
 use crate::domain::{
-    AcceptedReport, Created, RememberedCall, ReopenedStep, RunStart, StepEnd, StepResult, UntakenSignal,
+    AbandonedChild, AcceptedReport, ChildRequest, Created, RememberedCall, ReopenedStep, RunStart, StepEnd, StepResult,
+    UntakenSignal,
 };
 use crate::proto::workflow::{self as proto, step_result::End};
 use crate::wire::time;
@@ -67,6 +68,23 @@ pub(super) fn started(start: &RunStart, write: &mut Write<'_>) -> proto::RunStar
         calls: start.calls.iter().map(call).collect(),
         deliveries: signed(start.deliveries),
         reports: start.reports.iter().map(report).collect(),
+        senders: start.senders.iter().map(call).collect(),
+        abandoned: start.abandoned.iter().map(|child| abandoned(child, write)).collect(),
+    }
+}
+
+fn abandoned(AbandonedChild { child, has_started }: &AbandonedChild, write: &mut Write<'_>) -> proto::AbandonedChild {
+    proto::AbandonedChild {
+        id: child.id.to_string(),
+        definition_hash: hex(&child.definition_hash),
+        input: Some(write(&child.input)),
+        run: signed(child.run),
+        unit: child.unit.to_string(),
+        generation: signed(child.generation),
+        attempt: signed(child.attempt),
+        depth: signed(child.depth),
+        trace_parent: child.trace_parent.to_string(),
+        has_started: *has_started,
     }
 }
 
@@ -135,7 +153,24 @@ impl Decoder<'_> {
             calls: it.calls.into_iter().map(call).collect::<Result<_, _>>()?,
             deliveries: self.count(it.deliveries, "deliveries")?,
             reports: it.reports.into_iter().map(report).collect::<Result<_, _>>()?,
+            senders: it.senders.into_iter().map(call).collect::<Result<_, _>>()?,
+            abandoned: it.abandoned.into_iter().map(|child| self.abandoned(child)).collect::<Result<_, _>>()?,
         })
+    }
+
+    fn abandoned(&self, it: proto::AbandonedChild) -> Result<AbandonedChild, DecodeError> {
+        let child = ChildRequest {
+            id: self.execution_id(&it.id, "id")?,
+            definition_hash: unhex(&it.definition_hash).ok_or_else(|| self.damaged("definition_hash"))?,
+            input: self.payload(it.input, "input")?,
+            run: self.count(it.run, "run")?,
+            unit: it.unit.into(),
+            generation: self.count(it.generation, "generation")?,
+            attempt: self.count(it.attempt, "attempt")?,
+            depth: self.count(it.depth, "depth")?,
+            trace_parent: it.trace_parent.into(),
+        };
+        Ok(AbandonedChild { child, has_started: it.has_started })
     }
 
     pub(super) fn reopened(&self, step: proto::ReopenedStep) -> Result<ReopenedStep, DecodeError> {

@@ -4,22 +4,27 @@
 //! two the one that has just written is not the one that is asked next.
 
 mod cancel;
+mod children;
 mod delivery;
 mod late_report;
 mod presence;
 mod retry;
+mod send;
 mod signals;
 mod timeout;
 
 use crate::harness::*;
 use orbit::clock::{SeededEntropy, TokioClock};
-use orbit::domain::{EventKind, SessionId, Timestamp};
+use orbit::domain::{EventKind, Phase, SessionId, Timestamp};
 use orbit::engine::{Config, Engine, Polled, Task};
-use orbit::store::{Faulty, MemoryStore, Store, faulty::Fate};
+use orbit::store::{
+    Append, Faulty, MemoryStore, Store, Target,
+    faulty::{Call, Fate},
+};
 use std::{
     cell::Cell,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -60,6 +65,22 @@ struct Nodes {
     began: tokio::time::Instant,
     /// Nodes that there have been.
     made: usize,
+    /// What becomes of commits, by what they write.
+    fates: Fates,
+}
+
+/// What becomes of a commit that has such an append in it.
+type Fates = Arc<Mutex<Vec<(fn(&Append) -> bool, Fate)>>>;
+
+/// Whether an append makes a child.
+fn makes_child(append: &Append) -> bool {
+    matches!(&append.target, Target::New(new) if new.id.starts_with('~'))
+}
+
+/// Whether an append has an event of this kind.
+fn has(append: &Append, is_it: fn(&EventKind) -> bool) -> bool {
+    let events = orbit::wire::event::decode_batch(&append.events, 1, &|_| Some(arc("null"))).unwrap();
+    events.iter().any(|event| is_it(&event.kind))
 }
 
 struct Node {
@@ -71,8 +92,14 @@ impl Nodes {
     /// So many nodes, which know each other.
     async fn start(count: usize) -> Self {
         let memory = if count == 1 { MemoryStore::new() } else { MemoryStore::shared() };
-        let mut nodes =
-            Self { memory, nodes: Vec::new(), turn: Cell::new(0), began: tokio::time::Instant::now(), made: 0 };
+        let mut nodes = Self {
+            memory,
+            nodes: Vec::new(),
+            turn: Cell::new(0),
+            began: tokio::time::Instant::now(),
+            made: 0,
+            fates: Fates::default(),
+        };
         for _ in 0..count {
             nodes.join();
         }
@@ -87,8 +114,15 @@ impl Nodes {
         let is_dead = Arc::new(AtomicBool::new(false));
         let dead = is_dead.clone();
         // Nothing that a dead node still does reaches the store.
-        let plan = move |_: orbit::store::faulty::Call<'_>| {
-            if dead.load(Ordering::Relaxed) { Fate::FailsBefore } else { Fate::Works }
+        let fates = self.fates.clone();
+        let plan = move |call: Call<'_>| match call {
+            _ if dead.load(Ordering::Relaxed) => Fate::FailsBefore,
+            Call::Commit(batch) => {
+                let fates = fates.lock().unwrap();
+                let fate = fates.iter().find(|(is_it, _)| batch.iter().any(is_it));
+                fate.map_or(Fate::Works, |(_, fate)| *fate)
+            }
+            Call::Write(_) | Call::Read(_) => Fate::Works,
         };
         let store = Faulty::new(Arc::new(self.memory.another_node(number)), plan);
         let clock = Arc::new(TokioClock::starting_at(self.now()));
@@ -116,6 +150,29 @@ impl Nodes {
         if self.nodes.is_empty() {
             self.join();
         }
+    }
+
+    /// From now on commits that write such a thing meet this fate.
+    fn fate(&self, is_it: fn(&Append) -> bool, fate: Fate) {
+        self.fates.lock().unwrap().push((is_it, fate));
+    }
+
+    /// All commits work again.
+    fn mend(&self) {
+        self.fates.lock().unwrap().clear();
+    }
+
+    /// The execution of an id ends so within so many seconds.
+    async fn ends(&self, id: &str, phase: Phase, seconds: f64) {
+        let reached = self.next().wait(id, seconds).await;
+        assert_eq!(reached, phase, "{id}: {:#?}", self.next().events(id).await);
+    }
+
+    /// The id of the child of a step.
+    async fn child(&self, id: &str, step: &str) -> String {
+        let standing = self.next().standing(id).await;
+        let child = standing.state.steps().find(|status| &**status.step == step).and_then(|status| status.child);
+        child.expect("it has asked for a child").0.to_string()
     }
 
     /// Waits for a task in the background.

@@ -194,6 +194,31 @@ handlers: {on_event: [{signal: note, step: {id: log, task: t@1}}]}
 }
 
 #[test]
+fn a_step_waits_for_its_child() {
+    let mut run = Run::start("steps: [{id: a, workflow: child@*, timeout: 9s}]", "{}");
+    let child_id = ExecutionId::of_child(run.state.uid(), 1, "a", 1, 1);
+    assert_eq!(told(&run, 0.5), [format!("a waits for child {child_id} to start, until 9")]);
+    let child_uid = Uid(Uuid::from_u128(2));
+    run.at(1.0, Command::Settle(Settled::ChildStarted { unit: arc("a"), child_id: child_id.clone(), child_uid }));
+    assert_eq!(told(&run, 1.0), [format!("a waits for child {child_id} to end, until 9")]);
+    run.at(2.0, cancel());
+    let about_to = format!("a waits for child {child_id} to end, which is about to be cancelled");
+    assert_eq!(told(&run, 2.0)[1], about_to);
+    run.at(
+        2.0,
+        Command::Settle(Settled::ChildCancelled { unit: arc("a"), child_id: child_id.clone(), is_gone: false }),
+    );
+    assert_eq!(told(&run, 2.0)[1], format!("a waits for child {child_id} to end, which has been cancelled"));
+}
+
+#[test]
+fn a_signal_waits_to_be_taken() {
+    let run = Run::start("steps: [{id: a, signal: {execution: other, name: go}}]", "{}");
+    let waits = "a gives signal \"go\" to execution other, which has not taken it";
+    assert_eq!(told(&run, 0.5), [waits]);
+}
+
+#[test]
 fn what_is_due_and_not_done_is_told() {
     let run = Run::start("steps:\n  - {id: a, sleep: {for: 7s}}", "{}");
     assert_eq!(told(&run, 8.0), ["has something due that the server is about to do, since 7", "a sleeps, until 7"]);
@@ -233,6 +258,8 @@ fn case_of(status: Status) -> Option<fn()> {
         Status::Sleeping { .. } => Some(a_step_sleeps),
         Status::FanOut => Some(a_fan_out_waits_for_its_items_and_says_what_holds_more_back),
         Status::Awaiting { .. } => Some(a_step_waits_for_a_signal),
+        Status::Child(_) => Some(a_step_waits_for_its_child),
+        Status::Sending { .. } => Some(a_signal_waits_to_be_taken),
         // Only inside of a decision.
         Status::Spent => None,
         // It has ended.

@@ -5,6 +5,7 @@
 
 mod begin;
 mod cancel;
+mod child;
 mod compensation;
 mod course;
 mod event;
@@ -17,6 +18,7 @@ mod reopen;
 mod request;
 mod retention;
 mod run;
+mod send;
 mod signal;
 
 mod story;
@@ -24,11 +26,18 @@ mod task;
 mod timer;
 mod undo_table;
 
-use super::{Context, EVENTS_MAX, Start, StartSignal, begin_run, decide, start};
-use crate::domain::definition::Definition;
+use super::{Birth, Context, EVENTS_MAX, Start, StartSignal, begin_run, decide, start};
+use crate::domain::definition::{Definition, Pin};
 use crate::domain::*;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 use uuid::Uuid;
+
+/// Hash of the definition of every child.
+pub(super) const CHILD_HASH: [u8; 32] = [7; 32];
 
 /// When every execution here starts.
 const START: i64 = 1_000_000_000_000_000;
@@ -48,7 +57,8 @@ pub(super) fn definition(lines: &str) -> Arc<Definition> {
     let text = format!("name: test\nversion: 1.0.0\n{lines}");
     let (definition, _) =
         Definition::parse("test.yaml", &text).unwrap_or_else(|faults| panic!("{faults:?}\nin\n{text}"));
-    Arc::new(definition)
+    let version = definition.version.clone();
+    Arc::new(definition.with_pins(|_| Some(Pin { version: version.clone(), hash: CHILD_HASH })))
 }
 
 pub(super) fn context(seconds: f64, settings: Settings) -> Context {
@@ -74,6 +84,7 @@ pub(super) fn a_start(input: &str) -> Start {
         delay: None,
         signal: None,
         results: Vec::new(),
+        birth: None,
     }
 }
 
@@ -314,6 +325,8 @@ pub(super) struct Run {
     definition: Arc<Definition>,
     /// Waiting units as the journal of changes told them.
     told: BTreeMap<Unit, WaitingUnit>,
+    /// Effects that whoever drives them was told of.
+    driven: HashSet<EffectId>,
 }
 
 impl Run {
@@ -332,7 +345,7 @@ impl Run {
 
     fn make(definition: Arc<Definition>, start: Start, settings: Settings) -> Self {
         let (state, log) = super::start(definition.clone(), start, &context(0.0, settings)).expect("the input fits");
-        let mut run = Self { state, log, settings, definition, told: BTreeMap::new() };
+        let mut run = Self { state, log, settings, definition, told: BTreeMap::new(), driven: HashSet::new() };
         run.hold_invariants(0);
         run
     }
@@ -409,9 +422,13 @@ impl Run {
         let lives = |unit: &Unit| self.state.find(unit).is_some_and(|key| self.state.is_live(key.step));
         assert!(now.keys().all(lives), "only what may go on waits for a worker");
         self.hold_explained();
-        // Nothing is due once it is closed, and everything has ended.
+        // Every effect that is open is known to whoever drives them, and keeps the execution due.
+        self.driven.extend(self.state.take_fresh_effects().iter().map(Effect::id));
+        assert!(self.state.pending().all(|effect| self.driven.contains(&effect.id())), "an effect was kept secret");
+        assert!(!self.state.has_pending() || self.state.deadline().is_some(), "an open effect is looked at again");
+        // Nothing else is due once it is closed, and everything has ended.
         if self.state.is_closed() {
-            assert_eq!(self.state.deadline(), None);
+            assert!(self.state.has_pending() || self.state.deadline().is_none());
             assert!(!self.state.deliveries_out());
             assert!(self.state.steps().all(|step| {
                 matches!(

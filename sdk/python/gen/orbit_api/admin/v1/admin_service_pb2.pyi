@@ -134,6 +134,116 @@ class DeployDefinitionResponse(google.protobuf.message.Message):
 Global___DeployDefinitionResponse: typing_extensions.TypeAlias = DeployDefinitionResponse
 
 @typing.final
+class DeployDefinitionsRequest(google.protobuf.message.Message):
+    """Request for [DeployDefinitions][orbit.admin.v1.AdminService.DeployDefinitions]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FILES_FIELD_NUMBER: builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: builtins.int
+    validate_only: builtins.bool
+    """Whether only to check: nothing is stored. Default false."""
+    @property
+    def files(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DefinitionFile]:
+        """Required. The definitions, 1 to 1,000, each of another name and version. The whole request may have 4 MiB."""
+
+    def __init__(
+        self,
+        *,
+        files: collections.abc.Iterable[Global___DefinitionFile] | None = ...,
+        validate_only: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["files", b"files", "validate_only", b"validate_only"]) -> None: ...
+
+Global___DeployDefinitionsRequest: typing_extensions.TypeAlias = DeployDefinitionsRequest
+
+@typing.final
+class DefinitionFile(google.protobuf.message.Message):
+    """One definition among several."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: builtins.int
+    DEFINITION_FIELD_NUMBER: builtins.int
+    FILE_NAME_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """Text of a YAML or JSON file, at most 1 MiB. Faults then have line and column."""
+    file_name: builtins.str
+    """Name of the file, for the faults' texts. At most 255 characters. Default: `definition`."""
+    @property
+    def definition(self) -> orbit_api.workflow.v1.definition_pb2.Definition:
+        """The message itself."""
+
+    def __init__(
+        self,
+        *,
+        source: builtins.str = ...,
+        definition: orbit_api.workflow.v1.definition_pb2.Definition | None = ...,
+        file_name: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["content", b"content", "definition", b"definition", "source", b"source"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "definition", b"definition", "file_name", b"file_name", "source", b"source"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["content", b"content"]) -> typing.Literal["source", "definition"] | None: ...
+
+Global___DefinitionFile: typing_extensions.TypeAlias = DefinitionFile
+
+@typing.final
+class DeployDefinitionsResponse(google.protobuf.message.Message):
+    """Response to [DeployDefinitions][orbit.admin.v1.AdminService.DeployDefinitions]."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DEFINITIONS_FIELD_NUMBER: builtins.int
+    @property
+    def definitions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeployedDefinition]:
+        """What became of each, in the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        definitions: collections.abc.Iterable[Global___DeployedDefinition] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["definitions", b"definitions"]) -> None: ...
+
+Global___DeployDefinitionsResponse: typing_extensions.TypeAlias = DeployDefinitionsResponse
+
+@typing.final
+class DeployedDefinition(google.protobuf.message.Message):
+    """A definition that was deployed, or could be."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    HASH_FIELD_NUMBER: builtins.int
+    CREATED_FIELD_NUMBER: builtins.int
+    WARNINGS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the workflow."""
+    version: builtins.str
+    """Version."""
+    hash: builtins.str
+    """SHA-256 of the meaning, lower-case hex."""
+    created: builtins.bool
+    """Whether this call stored it; false if it was there, or with `validate_only`."""
+    @property
+    def warnings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DefinitionFault]:
+        """What is allowed but looks like a mistake."""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        version: builtins.str = ...,
+        hash: builtins.str = ...,
+        created: builtins.bool = ...,
+        warnings: collections.abc.Iterable[Global___DefinitionFault] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created", b"created", "hash", b"hash", "name", b"name", "version", b"version", "warnings", b"warnings"]) -> None: ...
+
+Global___DeployedDefinition: typing_extensions.TypeAlias = DeployedDefinition
+
+@typing.final
 class DefinitionFault(google.protobuf.message.Message):
     """A fault of a definition, or a warning."""
 

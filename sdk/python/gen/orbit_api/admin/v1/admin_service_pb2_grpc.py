@@ -43,6 +43,11 @@ class AdminServiceStub(object):
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionRequest.SerializeToString,
                 response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionResponse.FromString,
                 _registered_method=True)
+        self.DeployDefinitions = channel.unary_unary(
+                '/orbit.admin.v1.AdminService/DeployDefinitions',
+                request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionsRequest.SerializeToString,
+                response_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionsResponse.FromString,
+                _registered_method=True)
         self.GetDefinition = channel.unary_unary(
                 '/orbit.admin.v1.AdminService/GetDefinition',
                 request_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetDefinitionRequest.SerializeToString,
@@ -182,6 +187,17 @@ class AdminServiceServicer(object):
 
         Everything is checked before anything is stored. The same content under the same name and version is a no-op.
         Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`, `HTTP_DISABLED`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeployDefinitions(self, request, context):
+        """Checks definitions that may refer to each other, in any order, and stores all of them, or none.
+
+        A `workflow` step stands for the highest version in its range, among those that are stored and those in the request,
+        and keeps that version for ever. Each definition is otherwise treated as `DeployDefinition` does.
+        Errors: `DEFINITION_INVALID` with every fault of every definition, `DEFINITION_ALREADY_EXISTS`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -421,6 +437,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionRequest.FromString,
                     response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionResponse.SerializeToString,
             ),
+            'DeployDefinitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeployDefinitions,
+                    request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionsRequest.FromString,
+                    response_serializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionsResponse.SerializeToString,
+            ),
             'GetDefinition': grpc.unary_unary_rpc_method_handler(
                     servicer.GetDefinition,
                     request_deserializer=orbit_dot_admin_dot_v1_dot_admin__service__pb2.GetDefinitionRequest.FromString,
@@ -578,6 +599,33 @@ class AdminService(object):
             '/orbit.admin.v1.AdminService/DeployDefinition',
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionRequest.SerializeToString,
             orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeployDefinitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orbit.admin.v1.AdminService/DeployDefinitions',
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionsRequest.SerializeToString,
+            orbit_dot_admin_dot_v1_dot_admin__service__pb2.DeployDefinitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,22 @@ _AdminServiceDeployDefinitionType = typing_extensions.TypeVar(
     ],
 )
 
+_AdminServiceDeployDefinitionsType = typing_extensions.TypeVar(
+    '_AdminServiceDeployDefinitionsType',
+    grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsRequest,
+        orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsRequest,
+        orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsRequest,
+        orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsResponse,
+    ],
+)
+
 _AdminServiceGetDefinitionType = typing_extensions.TypeVar(
     '_AdminServiceGetDefinitionType',
     grpc.UnaryUnaryMultiCallable[
@@ -441,7 +457,7 @@ _AdminServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminServiceGetDefinitionType, _AdminServiceListDefinitionsType, _AdminServiceStartExecutionType, _AdminServiceGetExecutionType, _AdminServiceQueryExecutionType, _AdminServiceExplainExecutionType, _AdminServiceWaitExecutionType, _AdminServiceListExecutionsType, _AdminServiceCountExecutionsType, _AdminServiceListEventsType, _AdminServiceWatchEventsType, _AdminServiceSignalExecutionType, _AdminServiceCancelExecutionType, _AdminServiceTerminateExecutionType, _AdminServicePauseExecutionType, _AdminServiceResumeExecutionType, _AdminServiceRetryExecutionType, _AdminServiceRerunExecutionType, _AdminServiceDeleteExecutionType, _AdminServiceCreateBatchType, _AdminServiceGetBatchType, _AdminServiceListBatchesType, _AdminServiceCancelBatchType, _AdminServiceListWorkersType, _AdminServiceGetServerInfoType]):
+class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminServiceDeployDefinitionsType, _AdminServiceGetDefinitionType, _AdminServiceListDefinitionsType, _AdminServiceStartExecutionType, _AdminServiceGetExecutionType, _AdminServiceQueryExecutionType, _AdminServiceExplainExecutionType, _AdminServiceWaitExecutionType, _AdminServiceListExecutionsType, _AdminServiceCountExecutionsType, _AdminServiceListEventsType, _AdminServiceWatchEventsType, _AdminServiceSignalExecutionType, _AdminServiceCancelExecutionType, _AdminServiceTerminateExecutionType, _AdminServicePauseExecutionType, _AdminServiceResumeExecutionType, _AdminServiceRetryExecutionType, _AdminServiceRerunExecutionType, _AdminServiceDeleteExecutionType, _AdminServiceCreateBatchType, _AdminServiceGetBatchType, _AdminServiceListBatchesType, _AdminServiceCancelBatchType, _AdminServiceListWorkersType, _AdminServiceGetServerInfoType]):
     """Deploys definitions, starts executions and looks after them: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
@@ -453,6 +469,10 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
         grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.DeployDefinitionRequest,
             orbit_api.admin.v1.admin_service_pb2.DeployDefinitionResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsRequest,
+            orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.GetDefinitionRequest,
@@ -563,6 +583,10 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
             orbit_api.admin.v1.admin_service_pb2.DeployDefinitionResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsRequest,
+            orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             orbit_api.admin.v1.admin_service_pb2.GetDefinitionRequest,
             orbit_api.admin.v1.admin_service_pb2.GetDefinitionResponse,
         ],
@@ -669,6 +693,14 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
 
     Everything is checked before anything is stored. The same content under the same name and version is a no-op.
     Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`, `HTTP_DISABLED`.
+    """
+
+    DeployDefinitions: _AdminServiceDeployDefinitionsType
+    """Checks definitions that may refer to each other, in any order, and stores all of them, or none.
+
+    A `workflow` step stands for the highest version in its range, among those that are stored and those in the request,
+    and keeps that version for ever. Each definition is otherwise treated as `DeployDefinition` does.
+    Errors: `DEFINITION_INVALID` with every fault of every definition, `DEFINITION_ALREADY_EXISTS`.
     """
 
     GetDefinition: _AdminServiceGetDefinitionType
@@ -819,6 +851,10 @@ AdminServiceAsyncStub: typing_extensions.TypeAlias = AdminServiceStub[
         orbit_api.admin.v1.admin_service_pb2.DeployDefinitionResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
+        orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsRequest,
+        orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
         orbit_api.admin.v1.admin_service_pb2.GetDefinitionRequest,
         orbit_api.admin.v1.admin_service_pb2.GetDefinitionResponse,
     ],
@@ -937,6 +973,19 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
 
         Everything is checked before anything is stored. The same content under the same name and version is a no-op.
         Errors: `DEFINITION_INVALID` with every fault, `DEFINITION_ALREADY_EXISTS`, `HTTP_DISABLED`.
+        """
+
+    @abc.abstractmethod
+    def DeployDefinitions(
+        self,
+        request: orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsResponse, collections.abc.Awaitable[orbit_api.admin.v1.admin_service_pb2.DeployDefinitionsResponse]]:
+        """Checks definitions that may refer to each other, in any order, and stores all of them, or none.
+
+        A `workflow` step stands for the highest version in its range, among those that are stored and those in the request,
+        and keeps that version for ever. Each definition is otherwise treated as `DeployDefinition` does.
+        Errors: `DEFINITION_INVALID` with every fault of every definition, `DEFINITION_ALREADY_EXISTS`.
         """
 
     @abc.abstractmethod

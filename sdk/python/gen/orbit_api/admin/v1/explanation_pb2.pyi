@@ -102,6 +102,8 @@ class Wait(google.protobuf.message.Message):
     PAUSE_FIELD_NUMBER: builtins.int
     DELAY_FIELD_NUMBER: builtins.int
     HELD_FIELD_NUMBER: builtins.int
+    CHILD_FIELD_NUMBER: builtins.int
+    RECIPIENT_FIELD_NUMBER: builtins.int
     unit: builtins.str
     """Unit that waits, for example `ship[3]`. Empty if it is the execution as a whole."""
     message: builtins.str
@@ -172,6 +174,14 @@ class Wait(google.protobuf.message.Message):
     def held(self) -> Global___HeldReason:
         """The unit would go on, but the execution is paused or its start was delayed."""
 
+    @property
+    def child(self) -> Global___ChildReason:
+        """A child is to end."""
+
+    @property
+    def recipient(self) -> Global___RecipientReason:
+        """Another execution is to take a signal."""
+
     def __init__(
         self,
         *,
@@ -194,10 +204,12 @@ class Wait(google.protobuf.message.Message):
         pause: Global___PauseReason | None = ...,
         delay: Global___DelayReason | None = ...,
         held: Global___HeldReason | None = ...,
+        child: Global___ChildReason | None = ...,
+        recipient: Global___RecipientReason | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["closed", b"closed", "delay", b"delay", "held", b"held", "items", b"items", "pause", b"pause", "quarantine", b"quarantine", "reason", b"reason", "report", b"report", "retry", b"retry", "signal", b"signal", "since_time", b"since_time", "sleep", b"sleep", "steps", b"steps", "until_time", b"until_time", "wind_down", b"wind_down", "work", b"work", "worker", b"worker"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["closed", b"closed", "delay", b"delay", "held", b"held", "hint", b"hint", "items", b"items", "message", b"message", "pause", b"pause", "quarantine", b"quarantine", "reason", b"reason", "report", b"report", "retry", b"retry", "signal", b"signal", "since_time", b"since_time", "sleep", b"sleep", "steps", b"steps", "unit", b"unit", "until_time", b"until_time", "wind_down", b"wind_down", "work", b"work", "worker", b"worker"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["reason", b"reason"]) -> typing.Literal["closed", "quarantine", "wind_down", "work", "worker", "report", "retry", "sleep", "signal", "items", "steps", "pause", "delay", "held"] | None: ...
+    def HasField(self, field_name: typing.Literal["child", b"child", "closed", b"closed", "delay", b"delay", "held", b"held", "items", b"items", "pause", b"pause", "quarantine", b"quarantine", "reason", b"reason", "recipient", b"recipient", "report", b"report", "retry", b"retry", "signal", b"signal", "since_time", b"since_time", "sleep", b"sleep", "steps", b"steps", "until_time", b"until_time", "wind_down", b"wind_down", "work", b"work", "worker", b"worker"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["child", b"child", "closed", b"closed", "delay", b"delay", "held", b"held", "hint", b"hint", "items", b"items", "message", b"message", "pause", b"pause", "quarantine", b"quarantine", "reason", b"reason", "recipient", b"recipient", "report", b"report", "retry", b"retry", "signal", b"signal", "since_time", b"since_time", "sleep", b"sleep", "steps", b"steps", "unit", b"unit", "until_time", b"until_time", "wind_down", b"wind_down", "work", b"work", "worker", b"worker"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["reason", b"reason"]) -> typing.Literal["closed", "quarantine", "wind_down", "work", "worker", "report", "retry", "sleep", "signal", "items", "steps", "pause", "delay", "held", "child", "recipient"] | None: ...
 
 Global___Wait: typing_extensions.TypeAlias = Wait
 
@@ -212,6 +224,58 @@ class ClosedReason(google.protobuf.message.Message):
     ) -> None: ...
 
 Global___ClosedReason: typing_extensions.TypeAlias = ClosedReason
+
+@typing.final
+class ChildReason(google.protobuf.message.Message):
+    """A child is to end."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    STOPPING_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id of the child."""
+    uid: builtins.str
+    """Uid of the child. Empty until it is known to have started."""
+    attempt: builtins.int
+    """Attempt, from 1."""
+    stopping: builtins.bool
+    """Whether it is to stop, because the execution winds down."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        uid: builtins.str = ...,
+        attempt: builtins.int = ...,
+        stopping: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "id", b"id", "stopping", b"stopping", "uid", b"uid"]) -> None: ...
+
+Global___ChildReason: typing_extensions.TypeAlias = ChildReason
+
+@typing.final
+class RecipientReason(google.protobuf.message.Message):
+    """Another execution is to take a signal."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    SIGNAL_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id of the execution."""
+    signal: builtins.str
+    """Name of the signal."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        signal: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "signal", b"signal"]) -> None: ...
+
+Global___RecipientReason: typing_extensions.TypeAlias = RecipientReason
 
 @typing.final
 class QuarantineReason(google.protobuf.message.Message):

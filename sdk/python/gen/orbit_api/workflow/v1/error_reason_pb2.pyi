@@ -94,7 +94,7 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """
     ERROR_REASON_EXECUTION_OPEN: _ErrorReason.ValueType  # 30
     """FAILED_PRECONDITION: the execution is open, so it cannot be deleted; the metadata has its state. Cancel or terminate it
-    first.
+    first. UNAVAILABLE: it is closed, but its parent or its children have not heard of it yet; try again.
     """
     ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 31
     """NOT_FOUND: no batch has this id, or it was deleted long after its end."""
@@ -176,7 +176,7 @@ it is a child that its parent no longer waits for, or it is being deleted. The m
 """
 ERROR_REASON_EXECUTION_OPEN: ErrorReason.ValueType  # 30
 """FAILED_PRECONDITION: the execution is open, so it cannot be deleted; the metadata has its state. Cancel or terminate it
-first.
+first. UNAVAILABLE: it is closed, but its parent or its children have not heard of it yet; try again.
 """
 ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 31
 """NOT_FOUND: no batch has this id, or it was deleted long after its end."""

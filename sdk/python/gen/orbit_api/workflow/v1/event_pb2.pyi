@@ -1342,6 +1342,8 @@ class RunStarted(google.protobuf.message.Message):
     CALLS_FIELD_NUMBER: builtins.int
     DELIVERIES_FIELD_NUMBER: builtins.int
     REPORTS_FIELD_NUMBER: builtins.int
+    SENDERS_FIELD_NUMBER: builtins.int
+    ABANDONED_FIELD_NUMBER: builtins.int
     deliveries: builtins.int
     """Newest delivery of any unit of the runs before; those of this run are numbered on from there, so that a report of an
     older one is known as such.
@@ -1366,6 +1368,14 @@ class RunStarted(google.protobuf.message.Message):
     def reports(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AcceptedReport]:
         """Reports of the runs before that were accepted, the newest, oldest first, to know their repeats."""
 
+    @property
+    def senders(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___RememberedCall]:
+        """Signals of other executions' steps, oldest first, to know their repeats: `sender` stands for the key of a call."""
+
+    @property
+    def abandoned(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___AbandonedChild]:
+        """Children of the runs before that nobody waits for and that do not have their cancel."""
+
     def __init__(
         self,
         *,
@@ -1375,11 +1385,70 @@ class RunStarted(google.protobuf.message.Message):
         calls: collections.abc.Iterable[Global___RememberedCall] | None = ...,
         deliveries: builtins.int = ...,
         reports: collections.abc.Iterable[Global___AcceptedReport] | None = ...,
+        senders: collections.abc.Iterable[Global___RememberedCall] | None = ...,
+        abandoned: collections.abc.Iterable[Global___AbandonedChild] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["execution", b"execution", "start_time", b"start_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["calls", b"calls", "deliveries", b"deliveries", "execution", b"execution", "reports", b"reports", "signals", b"signals", "start_time", b"start_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "calls", b"calls", "deliveries", b"deliveries", "execution", b"execution", "reports", b"reports", "senders", b"senders", "signals", b"signals", "start_time", b"start_time"]) -> None: ...
 
 Global___RunStarted: typing_extensions.TypeAlias = RunStarted
+
+@typing.final
+class AbandonedChild(google.protobuf.message.Message):
+    """A child that no unit waits for, with what it is made of should it not exist yet."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    DEFINITION_HASH_FIELD_NUMBER: builtins.int
+    INPUT_FIELD_NUMBER: builtins.int
+    RUN_FIELD_NUMBER: builtins.int
+    UNIT_FIELD_NUMBER: builtins.int
+    GENERATION_FIELD_NUMBER: builtins.int
+    ATTEMPT_FIELD_NUMBER: builtins.int
+    DEPTH_FIELD_NUMBER: builtins.int
+    TRACE_PARENT_FIELD_NUMBER: builtins.int
+    HAS_STARTED_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id of the child."""
+    definition_hash: builtins.str
+    """Hash of its definition, lower-case hex."""
+    run: builtins.int
+    """Run that asked for it."""
+    unit: builtins.str
+    """Unit that asked for it."""
+    generation: builtins.int
+    """Generation of the unit."""
+    attempt: builtins.int
+    """Attempt of the unit."""
+    depth: builtins.int
+    """How many parents stand above it."""
+    trace_parent: builtins.str
+    """W3C `traceparent`; may be empty."""
+    has_started: builtins.bool
+    """Whether it is known to have started."""
+    @property
+    def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
+        """Input, before defaults."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        definition_hash: builtins.str = ...,
+        input: orbit_api.workflow.v1.payload_pb2.Payload | None = ...,
+        run: builtins.int = ...,
+        unit: builtins.str = ...,
+        generation: builtins.int = ...,
+        attempt: builtins.int = ...,
+        depth: builtins.int = ...,
+        trace_parent: builtins.str = ...,
+        has_started: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["input", b"input"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "definition_hash", b"definition_hash", "depth", b"depth", "generation", b"generation", "has_started", b"has_started", "id", b"id", "input", b"input", "run", b"run", "trace_parent", b"trace_parent", "unit", b"unit"]) -> None: ...
+
+Global___AbandonedChild: typing_extensions.TypeAlias = AbandonedChild
 
 @typing.final
 class AcceptedReport(google.protobuf.message.Message):
