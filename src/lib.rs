@@ -9,7 +9,7 @@
 //!
 //! Read in this order: [`domain`] has the rules, as functions of values; [`store`] keeps what was decided and finds it
 //! again; [`wire`] turns messages into values and back, and judges requests; [`engine`] is where the three meet a clock;
-//! [`api`] answers calls with it; [`gateway`] gives the same calls to HTTP; [`cli`] is the program around them.
+//! `egress` makes the requests of `http` steps; [`api`] answers calls with it; [`gateway`] gives the same calls to HTTP; [`cli`] is the program around them.
 //! Dependencies point one way: `domain ← {wire, store} ← engine ← api ← cli`, `proto ← wire`, `gateway → {proto, api}`.
 //!
 //! # A task, from its worker's report to the next task
@@ -22,6 +22,10 @@
 //! 5. All events of the turn are one append, one row of `history`. The committer writes it together with the appends of
 //!    other executions: one transaction, one sync.
 //! 6. Only now do the answer and the next task leave, in one frame.
+//!
+//! What follows within an execution is found in `domain::state::work`: the next step or item to begin, the fan-out to join,
+//! the run to begin, or, while it winds down, the unit to undo and the handler to run. One decision does as much of it as an
+//! append takes; the rest stays due in the state.
 //!
 //! Another node may have been first: then the append's number is taken, nothing of it is written, and the turn begins
 //! again with what the other wrote. Where nothing is to be written, a look at the newest number says whether the state
