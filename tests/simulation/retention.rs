@@ -25,7 +25,7 @@ async fn marked(orbit: &Orbit) -> Vec<DeletedRow> {
     orbit.memory.deleted(None, 1_000).await.unwrap()
 }
 
-fn is_missing<T: std::fmt::Debug>(answer: Result<T, Error>) -> bool {
+fn is_missing<T: std::fmt::Debug>(answer: &Result<T, Error>) -> bool {
     matches!(answer, Err(Error::ExecutionNotFound { .. }))
 }
 
@@ -43,12 +43,12 @@ async fn what_is_deleted_is_gone_at_once_and_its_rows_later() {
 
     let by_uid = ExecutionName { uid: Some(first.uid), ..name("e") };
     for name in [&name("e"), &by_uid] {
-        assert!(is_missing(orbit.engine.execution(name).await));
-        assert!(is_missing(orbit.engine.wait(name, Duration::from_secs(1)).await.map(drop)));
-        assert!(is_missing(orbit.engine.events(name, 0, 10).await));
-        assert!(is_missing(orbit.engine.watch(name, 0).await.map(drop)));
-        assert!(is_missing(orbit.engine.cancel(name, arc(""), None).await));
-        assert!(is_missing(orbit.engine.delete(name, None).await));
+        assert!(is_missing(&orbit.engine.execution(name).await));
+        assert!(is_missing(&orbit.engine.wait(name, Duration::from_secs(1)).await.map(drop)));
+        assert!(is_missing(&orbit.engine.events(name, 0, 10).await));
+        assert!(is_missing(&orbit.engine.watch(name, 0).await.map(drop)));
+        assert!(is_missing(&orbit.engine.cancel(name, arc(""), None).await));
+        assert!(is_missing(&orbit.engine.delete(name, None).await));
     }
     let late = orbit.report(&task, complete("1")).await;
     assert_eq!(late, ReportOutcome::Refused(RefusalReason::ExecutionClosed));
@@ -75,12 +75,12 @@ async fn the_call_that_deleted_is_known_for_a_day() {
         orbit.engine.delete(&name("e"), Some(call)).await.unwrap();
         let other = orbit.engine.delete(&name("e"), Some(request("delete", "2"))).await;
         assert!(matches!(other, Err(Error::Rejected(Rejection::RequestIdReused))), "{other:?}");
-        assert!(is_missing(orbit.engine.delete(&name("e"), Some(request("other", "1"))).await));
+        assert!(is_missing(&orbit.engine.delete(&name("e"), Some(request("other", "1"))).await));
         pass(seconds).await;
     }
     pass(5.0 * HOUR).await;
     assert_eq!(marked(&orbit).await, []);
-    assert!(is_missing(orbit.engine.delete(&name("e"), Some(call)).await));
+    assert!(is_missing(&orbit.engine.delete(&name("e"), Some(call)).await));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn a_deletion_beside_the_close_waits_for_its_commit() {
         let (ended, deleted) = tokio::join!(biased; end, orbit.engine.delete(&named, None));
         ended.unwrap();
         deleted.unwrap();
-        assert!(is_missing(orbit.engine.execution(&named).await));
+        assert!(is_missing(&orbit.engine.execution(&named).await));
     }
     assert_eq!(marked(&orbit).await.len(), 20);
 }
@@ -117,7 +117,7 @@ async fn what_was_closed_for_long_is_deleted_and_what_is_open_is_not() {
     for id in ["open", "young"] {
         orbit.standing(id).await;
     }
-    assert!(is_missing(orbit.engine.execution(&name("e7")).await));
+    assert!(is_missing(&orbit.engine.execution(&name("e7")).await));
     assert_eq!(orbit.memory.count().await.unwrap().values().sum::<u64>(), 2);
 }
 
