@@ -34,6 +34,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two looks for batches that ended long ago.
 const CLEANING_INTERVAL: Duration = Duration::from_hours(1);
+/// When a node that started first looks for them: nothing is written for a start.
+const FIRST_CLEANING: Duration = Duration::from_mins(5);
 /// Batches that are deleted at once.
 const DELETED_AT_ONCE: usize = 100;
 /// Executions that are counted at most, time that counting takes at most, and executions of one read.
@@ -203,7 +205,8 @@ fn started_until(filter: &str, started_by: Timestamp) -> Option<ListFilter> {
 
 /// Runs until the engine stops.
 pub(super) async fn run(core: Arc<Core>) {
-    let mut batches = Batches { core: core.clone(), seen: BTreeMap::new(), next_cleaning: Duration::ZERO };
+    let next_cleaning = core.clock.monotonic() + FIRST_CLEANING;
+    let mut batches = Batches { core: core.clone(), seen: BTreeMap::new(), next_cleaning };
     let mut pause = Duration::ZERO;
     loop {
         tokio::select! {
