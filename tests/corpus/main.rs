@@ -49,8 +49,9 @@ fn right() -> (Vec<Text>, Vec<Story>) {
 }
 
 #[test]
-fn every_right_definition_has_a_script() {
+fn every_right_definition_has_a_script_and_there_are_at_least_forty() {
     let (definitions, stories) = right();
+    assert!(definitions.len() >= 40, "{}", definitions.len());
     for Text { file, .. } in &definitions {
         let name = file.strip_suffix(".yaml").expect("the folder has YAML only");
         assert!(stories.iter().any(|story| story.workflow == name), "{file} has no script");

@@ -2,7 +2,7 @@
 
 use crate::{Text, script::Story};
 use orbit::domain::{
-    self, PAYLOAD_BYTES_MAX, Settings,
+    self, NESTING_MAX, PAYLOAD_BYTES_MAX, Settings,
     definition::{
         EXPRESSION_BYTES_MAX, ITEMS_MAX, PRIORITY_DEFAULT, QUEUE_DEFAULT, SOURCE_BYTES_MAX, STEPS_MAX, VARIABLE_DEFAULT,
     },
@@ -17,14 +17,9 @@ use orbit::proto::{
 use serde_json::{Map, Value, json};
 use std::{fs, path::Path, time::Duration};
 
-/// Examples of what no server can do yet.
-const SOON: [&str; 2] = ["catalogue", "echo_signal"];
-
 /// Those of `docs/workflows.md`.
 pub(crate) fn workflows() -> (Vec<Text>, Vec<Story>) {
-    let (mut definitions, mut stories) = examples(&page());
-    definitions.retain(|definition| !SOON.iter().any(|name| definition.file == format!("{name}.yaml")));
-    stories.retain(|story| !SOON.contains(&&*story.workflow));
+    let (definitions, stories) = examples(&page());
     assert!(definitions.len() >= 10, "the examples are found: {}", definitions.len());
     (definitions, stories)
 }
@@ -128,6 +123,7 @@ fn the_page_tells_the_limits_and_defaults_as_they_are() {
         format!("| deliveries of a unit without a report | {}", settings.deliveries_max),
         format!("after {} without a sign of it (the session timeout)", seconds(settings.session_timeout)),
         format!("has {} (`cancel_grace`)", seconds(settings.cancel_grace)),
+        format!("| children in children | {NESTING_MAX} deep"),
         format!("| `max_attempts` | {} |", retry.max_attempts),
         format!("| `initial_interval` | {} |", seconds(retry.initial_interval)),
         format!("| `backoff_coefficient` | {} |", retry.coefficient),

@@ -170,7 +170,8 @@ fn judge_children(script: &Script, cast: &Cast<'_>, faults: &mut Vec<String>) {
     }
     for (workflow, expected) in &script.children_end {
         for child in cast.children(workflow) {
-            let last = child.lines.last().map_or("", |line| line.kind());
+            let mut kinds = child.lines.iter().rev().map(|line| line.kind());
+            let last = kinds.find(|kind| kind.starts_with("Execution")).unwrap_or("");
             if last.strip_prefix("Execution").map(str::to_uppercase) != Some(expected.replace('_', "")) {
                 faults.push(format!("a child of {workflow} ended with {last}, not {expected}"));
             }

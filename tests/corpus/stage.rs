@@ -10,7 +10,7 @@ use orbit::domain::{
     Timestamp,
     definition::{Definition, HTTP_CONTRACT, HTTP_QUEUE},
 };
-use orbit::engine::{Config, Engine};
+use orbit::engine::{Config, Deployment, Engine};
 use orbit::store::{
     Faulty, PostgresStore, SqliteStore, Store, faulty::Fate, postgres::Options as PostgresOptions, sqlite,
 };
@@ -85,19 +85,23 @@ fn stop_time(handle: &tokio::runtime::Handle) -> Box<dyn Send> {
     Box::new(end)
 }
 
-/// Deploys definitions, of which none may have a fault or a warning.
+/// Deploys definitions together, of which none may have a fault or a warning.
 async fn deploy(engine: &Engine, texts: &[Text], failures: &mut Vec<String>) -> Vec<Definition> {
-    let mut definitions = Vec::new();
+    let (mut definitions, mut deployments) = (Vec::new(), Vec::new());
     for Text { file, text } in texts {
         let parse = || Definition::parse(file, text);
         match parse() {
             Ok((definition, warnings)) => {
                 failures.extend(warnings.iter().map(|warning| format!("{file}: {warning:?}")));
-                engine.deploy(definition, text.clone()).await.unwrap();
+                deployments.push(Deployment { definition, source: text.clone() });
                 definitions.extend(parse().map(|(definition, _)| definition));
             }
             Err(faults) => failures.extend(faults.iter().map(|fault| format!("{file}: {fault:?}"))),
         }
+    }
+    if let Err(error) = engine.deploy_all(deployments, false).await {
+        failures.push(format!("{error:?}"));
+        definitions.clear();
     }
     definitions
 }
