@@ -52,10 +52,10 @@ check: ## Format, lints, unit and domain tests: under five minutes when warm
 	@$(STAGE) --end
 
 .PHONY: lint
-lint: .venv/stamp .venv-generate/stamp
+lint: .venv/stamp .venv-generate/stamp .tools/stamp
 	@$(STAGE) format-rust $(CARGO) fmt --check
 	@$(MAKE) --no-print-directory lint-protos lint-python
-	@$(STAGE) generated-code .venv-generate/bin/python scripts/generate_python.py --check
+	@$(STAGE) generated-code .venv-generate/bin/python scripts/generate.py --check
 	@$(STAGE) crates $(PYTHON) scripts/check_crates.py
 	@$(STAGE) clippy $(CLIPPY)
 	@RUSTDOCFLAGS='--deny warnings' $(STAGE) rustdoc $(CARGO) doc --locked --quiet --no-deps --document-private-items
@@ -139,8 +139,8 @@ FAULTS := everything_goes_on_within_five_seconds_of_each_fault_of_a_node_or_of_t
 # --- Generated code ---------------------------------------------------------------------------------------------------
 
 .PHONY: generate
-generate: .venv/stamp .venv-generate/stamp ## Makes the committed stubs in sdk/ anew from proto/
-	@$(STAGE) generate-python .venv-generate/bin/python scripts/generate_python.py
+generate: .venv/stamp .venv-generate/stamp .tools/stamp ## Makes the committed stubs in sdk/ anew from proto/
+	@$(STAGE) generate .venv-generate/bin/python scripts/generate.py
 
 .PHONY: proto-image
 proto-image: .venv/stamp ## Accepts the protos as they are as the base of `buf breaking`; say why in the commit
@@ -153,3 +153,8 @@ proto-image: .venv/stamp ## Accepts the protos as they are as the base of `buf b
 .venv-generate/stamp: scripts/requirements-generate.txt sdk/python/gen/pyproject.toml
 .venv/stamp .venv-generate/stamp:
 	@$(STAGE) install-$(@D) scripts/make-venv $(@D) $(PYTHON) $<
+
+# Go programs that generate and check code; go.mod and go.sum pin them with everything that they are made of.
+.tools/stamp: scripts/tools/go.mod scripts/tools/go.sum
+	@$(STAGE) install-tools env GOBIN=$(CURDIR)/.tools/bin go -C scripts/tools install tool
+	@touch $@

@@ -1,1 +1,1 @@
-"""Generated from proto/ by scripts/generate_python.py. Do not edit."""
+"""Generated from proto/ by scripts/generate.py. Do not edit."""
