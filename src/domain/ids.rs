@@ -47,6 +47,11 @@ impl ExecutionId {
             &generation.to_le_bytes(),
             &attempt.to_le_bytes(),
         ]);
+        Self::derived(hash)
+    }
+
+    /// The id that follows from a hash of what the execution is for.
+    pub(super) fn derived(hash: [u8; 16]) -> Self {
         Self(Arc::from(format!("{}{}", char::from(RESERVED), hex(&hash))))
     }
 

@@ -16,6 +16,7 @@ mod payload;
 pub mod query;
 pub mod retry;
 mod run;
+pub mod schedule;
 mod state;
 mod time;
 pub mod version;

@@ -1,0 +1,32 @@
+//! When a schedule starts executions, as functions of values.
+//!
+//! A [`Draft`] is what the owner wrote; [`Spec::check`] finds every fault of it at once or makes a [`Spec`], which tells
+//! the slot after any instant. A [`Schedule`] is a spec with its [`Policies`]; it decides from its [`State`] and the time
+//! which slots start, wait, are skipped or missed, a bounded number at a time.
+//!
+//! - A slot is named by the schedule's uid and its nominal time; the id of its execution follows from that.
+//! - The slot after an instant is later than the instant, always: no change of the clocks makes a loop or a second start.
+//! - Nothing is ever read as UTC because its zone is unknown.
+
+mod decision;
+mod draft;
+mod fault;
+mod policy;
+mod slot;
+mod state;
+
+pub use decision::{Decision, Entry, Outcome, Situation, SkipReason};
+pub use draft::{Calendar, Date, DateRange, Draft, Exclusions, Interval, Missing, Range, Repeated};
+pub use fault::code;
+pub use policy::{CATCHUP_WINDOW_DEFAULT, CATCHUP_WINDOW_MIN, Overlap, Policies};
+pub use slot::{ScheduleUid, Slot, SlotKind};
+pub use state::{
+    BACKFILL_CONCURRENCY_MAX, BACKFILL_SLOTS_MAX, BACKFILLS_MAX, Backfill, Ending, Pause, PauseReason, State, Trigger,
+    Waiting,
+};
+
+pub use crate::domain::definition::Fault;
+use fault::fault;
+
+/// Most crons, intervals or calendars of a schedule, each; also of those that it excludes, and of excluded dates.
+pub const SOURCES_MAX: usize = 100;
