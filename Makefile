@@ -37,6 +37,13 @@ bench: ## Measures a release build on a fresh database (BENCH="--steps 1 --concu
 
 BENCH ?= --steps 10 --concurrency 128 --duration 10s --mode stream
 
+# Counts, not times: the same on a busy machine. Needs valgrind.
+.PHONY: check-instructions record-instructions
+check-instructions: ## Fails if a part of a step takes over 10 % more instructions than benches/instructions.txt says
+	$(PYTHON) scripts/instructions.py
+record-instructions:
+	$(PYTHON) scripts/instructions.py --record
+
 # --- Checks and tests -------------------------------------------------------------------------------------------------
 
 .PHONY: test

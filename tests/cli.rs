@@ -133,6 +133,9 @@ fn a_wrong_command_line_ends_with_2() {
         &["server", "--db", "postgres://localhost/orbit?sslmode=verify-full&sslrootcert=/does/not/exist"],
         &["server", "--db-committers", "0"],
         &["bench", "--nodes", "2"],
+        &["bench", "--idle", "5s"],
+        &["bench", "--sleepers", "5", "--server", "127.0.0.1:1"],
+        &["bench", "--sleepers", "5", "--steps", "2"],
         &["migrate"],
         &["server", "--listen", "0.0.0.0:0"],
     ] {
@@ -368,6 +371,24 @@ fn dev_prints_what_to_paste_and_leaves_nothing_behind() {
     harness::signal(child.id(), libc::SIGTERM);
     assert!(child.wait().unwrap().success());
     assert!(!fs::exists(&database).unwrap(), "{database}");
+}
+
+#[test]
+fn a_benchmark_of_sleepers_survives_a_kill_and_counts_them_all() {
+    let done = orbit(&["bench", "--sleepers", "500", "--concurrency", "16", "--idle", "1s", "-o", "json"]).done();
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let report = done.stdout_json();
+    assert_eq!((&report["sleepers"], &report["store"]), (&500.into(), &"sqlite".into()));
+    for number in [
+        &report["starts_per_second"],
+        &report["start_latency_ms"]["p50"],
+        &report["rss_bytes"],
+        &report["restart_to_first_result_ms"],
+        &report["db_bytes"],
+    ] {
+        assert!(number.as_f64().unwrap() > 0.0, "{report}");
+    }
+    assert!(report["idle_cpu_percent"].as_f64().unwrap() < 100.0, "{report}");
 }
 
 #[test]

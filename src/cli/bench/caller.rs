@@ -85,7 +85,8 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    fn of(mut micros: Vec<u64>) -> Self {
+    /// From how long each took, in microseconds.
+    pub(super) fn of(mut micros: Vec<u64>) -> Self {
         micros.sort_unstable();
         // Nearest rank: the smallest value that at least this share of all does not exceed.
         let rank = |share: usize| (micros.len() * share).div_ceil(100).saturating_sub(1);
@@ -224,12 +225,20 @@ async fn keep_going(shared: Arc<Shared>, mut client: AdminServiceClient<Channel>
     }
 }
 
-/// Starts one, waits for its end and compares. The text says what went wrong.
 async fn run_one(shared: &Shared, client: &mut AdminServiceClient<Channel>) -> Result<(), String> {
     let input = chain::input(shared.next.fetch_add(1, Ordering::Relaxed));
+    run_to_end(client, &shared.workflow, &input).await
+}
+
+/// Starts an execution, waits for its end and compares its output with its input. The text says what went wrong.
+pub(super) async fn run_to_end(
+    client: &mut AdminServiceClient<Channel>,
+    workflow: &str,
+    input: &str,
+) -> Result<(), String> {
     let request = StartExecutionRequest {
-        workflow: shared.workflow.clone(),
-        input: Some(Payload { content: Some(Content::Json(input.clone())) }),
+        workflow: workflow.to_owned(),
+        input: Some(Payload { content: Some(Content::Json(input.to_owned())) }),
         ..StartExecutionRequest::default()
     };
     let started = client.start_execution(request).await.map_err(|status| format!("start: {status}"))?.into_inner();
@@ -243,7 +252,7 @@ async fn run_one(shared: &Shared, client: &mut AdminServiceClient<Channel>) -> R
         let execution = response.into_inner().execution.unwrap_or_default();
         match execution.state() {
             State::Running | State::Paused | State::WindingDown => {}
-            State::Succeeded if output(&execution) == Some(&input) => return Ok(()),
+            State::Succeeded if output(&execution).is_some_and(|output| output == input) => return Ok(()),
             State::Succeeded => {
                 return Err(format!("{}: the output is {:?} and not {input}", started.id, output(&execution)));
             }

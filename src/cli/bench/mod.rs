@@ -14,6 +14,7 @@ mod chain;
 mod connect;
 mod process;
 mod report;
+mod sleepers;
 mod worker;
 
 use super::{
@@ -34,6 +35,7 @@ use crate::{
 use caller::Measured;
 use process::{Helper, Server, Usage};
 use report::Report;
+use sleepers::Sleepers;
 use std::{
     io::{IsTerminal as _, Write as _},
     path::PathBuf,
@@ -51,6 +53,7 @@ Examples:
   orbit bench
   orbit bench --steps 1 --concurrency 1            # latency of one step alone
   orbit bench --items 10000 --concurrency 1 --slots 128
+  orbit bench --sleepers 1000000
   orbit bench --db sqlite:/data/bench.db -o json
   orbit bench --db postgres://orbit@localhost/bench --nodes 2
   orbit bench --server 127.0.0.1:7070 --duration 1m"
@@ -93,6 +96,15 @@ struct Plan {
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "server",
           value_parser = clap::value_parser!(u16).range(1..=16))]
     nodes: u16,
+    /// Instead of work, starts so many executions that sleep for an hour and shows what they cost: starts a second, the
+    /// server's memory and idle CPU, and the time from `kill -9` to its successor's first result: 1 to 10000000
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["server", "nodes", "steps", "items", "duration", "warm_up", "mode", "slots"],
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    sleepers: Option<u32>,
+    /// With `--sleepers`, how long the idle server is watched: 1s to 1h
+    #[arg(long, value_name = "DURATION", default_value = "60s", requires = "sleepers",
+          value_parser = duration_between(Duration::from_secs(1), Duration::from_hours(1)))]
+    idle: Duration,
     #[command(flatten)]
     load: Load,
     /// How tasks reach the worker
@@ -188,6 +200,12 @@ impl Plan {
         let progress = Progress { shown: std::io::stderr().is_terminal() && !output.is_json() };
         // Declared before the servers, so that it is removed after their end.
         let mut scratch = None;
+        if let Some(count) = self.sleepers {
+            let database = self.place(&mut scratch)?;
+            self.demand_unused(&database).await?;
+            let Self { idle, load: Load { concurrency, .. }, .. } = self;
+            return Sleepers { count, concurrency, idle }.run(&database, progress, output).await;
+        }
         let mut servers = Vec::new();
         let (addresses, pids) = match &self.server {
             Some(endpoint) => {

@@ -61,6 +61,11 @@ impl Server {
         Ok(Self { address, pid, child, _lines: lines })
     }
 
+    /// Kills it, as `kill -9` does.
+    pub(super) async fn kill(mut self) -> Result<(), Error> {
+        self.child.kill().await.map_err(|error| Error::failure(format!("cannot kill the server: {error}")))
+    }
+
     /// Asks it to end, and waits for that.
     pub(super) async fn stop(mut self) -> Result<(), Error> {
         let pid = libc::pid_t::try_from(self.pid).expect("a process id fits");

@@ -114,6 +114,24 @@ async fn register(client: &mut Client, slots: u16) -> Result<Session, Error> {
     })
 }
 
+/// Registers, does the first task that comes, and unregisters.
+pub(super) async fn do_one(channel: Channel) -> Result<(), Error> {
+    let mut client = WorkerServiceClient::new(channel);
+    let session = register(&mut client, 1).await?;
+    let tasks = loop {
+        let request = PollTasksRequest { session_id: session.id.clone(), max_tasks: 1, wait_duration: None };
+        let tasks = client.poll_tasks(request).await?.into_inner().tasks;
+        if !tasks.is_empty() {
+            break tasks;
+        }
+    };
+    for task in tasks {
+        complete(&mut client, &task).await;
+    }
+    client.unregister_worker(UnregisterWorkerRequest { session_id: session.id }).await?;
+    Ok(())
+}
+
 fn every(interval: Duration) -> Interval {
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
