@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner.journal import Journal
+from runner.journal import Journal, unfold
 
 # Longest line of a driver: larger than any payload.
 LINE_BYTES = 64 * 1024 * 1024
@@ -119,21 +119,8 @@ class Driver:
             del self.stderr[:-STDERR_LINES]
 
 
-def unfold(value: Any) -> Any:
-    """Adds to each text named `x_json` its content as `x`, exactly: integers of any size, as Python has them."""
-    if isinstance(value, dict):
-        unfolded = {key: unfold(item) for key, item in value.items()}
-        for key, item in value.items():
-            if key.endswith("_json"):
-                unfolded[key.removesuffix("_json")] = None if item is None else json.loads(item)
-        return unfolded
-    if isinstance(value, list):
-        return [unfold(item) for item in value]
-    return value
-
-
 # Arguments of commands whose values scenarios write as YAML and drivers get as JSON text.
-_VALUES = {"input": "input_json", "payload": "payload_json"}
+_VALUES = {"input": "input_json", "payload": "payload_json", "progress": "progress_json", "value": "value_json"}
 
 
 def fold(args: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ the steps of the scenario do.
 from typing import Any
 
 import grpc
+from google.protobuf.json_format import Parse
 from orbit_api.admin.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
 from orbit_api.worker.v1.worker_service_pb2_grpc import add_WorkerServiceServicer_to_server
 from orbit_api.workflow.v1.payload_pb2 import Payload
@@ -59,12 +60,17 @@ class FakeServer:
             self._server = None
 
     def give(self, task: dict[str, Any]) -> None:
-        """Queues a task with these fields; `input_json` is exact text, `no_input` leaves the payload without content."""
+        """Queues a task: its fields, and `token`.
+
+        `input_json` is exact text, `value_json` is sent as a structured value, `no_input` sends no content at all.
+        """
         ids: dict[str, Any] = {"execution_id": "fake", "run": 1, "step": "work", "unit": "work", "attempt": 1}
         fields = ids | {"delivery": 1, "workflow": "fake", "version": "1.0.0"} | task
         token = fields.pop("token")
         payload = Payload()
-        if not fields.pop("no_input", False):
+        if "value_json" in fields:
+            Parse(fields.pop("value_json"), payload.value)
+        elif not fields.pop("no_input", False):
             payload.json = fields.pop("input_json", "null")
         progress = fields.pop("progress_json", None)
         fields.setdefault("idempotency_key", f"key-of-{token}")

@@ -12,7 +12,7 @@ from orbit_api.admin.v1.admin_service_pb2_grpc import AdminServiceServicer
 from orbit_api.workflow.v1.event_pb2 import Event
 from orbit_api.workflow.v1.execution_pb2 import Execution
 
-from runner.faults import Fault, Faults, refuse
+from runner.faults import Fault, Faults, credentials, refuse
 from runner.journal import Journal
 from runner.oracle import MESSAGE_BYTES, json_text
 
@@ -97,7 +97,8 @@ class FakeAdmin(AdminServiceServicer):
         return self._executions[id]
 
     async def _begin(self, rpc: str, request_id: str, context: Any) -> Fault | None:
-        self._journal.add({"event": "call", "rpc": rpc, "request_id": request_id})
+        entry = {"event": "call", "rpc": rpc, "request_id": request_id, "authorization": credentials(context)}
+        self._journal.add(entry)
         fault = self._faults.take(rpc)
         if fault is None:
             return None

@@ -10,7 +10,7 @@ from orbit_api.worker.v1 import worker_service_pb2 as pb
 from orbit_api.worker.v1.worker_service_pb2_grpc import WorkerServiceServicer
 from orbit_api.workflow.v1.task_pb2 import Task
 
-from runner.faults import Fault, Faults, duration, refuse
+from runner.faults import Fault, Faults, credentials, duration, refuse
 from runner.journal import Journal
 from runner.oracle import json_text
 
@@ -74,6 +74,7 @@ class FakeWorkers(WorkerServiceServicer):
                 "queues": list(request.queues),
                 "contracts": sorted(request.contracts),
                 "slots": request.slots,
+                "authorization": credentials(context),
             }
         )
         await self._end(fault, context)
@@ -108,7 +109,9 @@ class FakeWorkers(WorkerServiceServicer):
         for each in request.held:
             progress = json_text(each.progress)
             if progress is not None or each.beat:
-                self._journal.add({"event": "beat", "token": each.task_token, "progress": progress, "beat": each.beat})
+                self._journal.add(
+                    {"event": "beat", "token": each.task_token, "progress_json": progress, "beat": each.beat}
+                )
         stop = sorted(self.unwanted.intersection(held))
         return pb.HeartbeatResponse(stop=stop, draining=self.draining.is_set())
 
@@ -118,7 +121,7 @@ class FakeWorkers(WorkerServiceServicer):
         self, request_iterator: AsyncIterator[pb.StreamTasksRequest], context: Any
     ) -> AsyncIterator[pb.StreamTasksResponse]:
         fault = self._faults.take("StreamTasks")
-        self._journal.add({"event": "stream"})
+        self._journal.add({"event": "stream", "authorization": credentials(context)})
         if fault is not None and fault.do == "end":
             return
         if fault is not None:
@@ -208,13 +211,13 @@ class FakeWorkers(WorkerServiceServicer):
         kind = str(report.WhichOneof("kind"))
         entry: dict[str, Any] = {"event": "report", "kind": kind, "token": report.task_token}
         if kind == "complete":
-            entry["output"] = json_text(report.complete.output)
+            entry["output_json"] = json_text(report.complete.output)
         elif kind == "fail":
             fail = report.fail
             entry |= {
                 "code": fail.failure.code,
                 "message": fail.failure.message,
-                "details": json_text(fail.failure.details),
+                "details_json": json_text(fail.failure.details),
                 "retryable": fail.retryable if fail.HasField("retryable") else True,
                 "retry_after": fail.retry_after.ToNanoseconds() / 1e9 if fail.HasField("retry_after") else None,
             }

@@ -112,3 +112,8 @@ def duration(seconds: float) -> Duration:
     made = Duration()
     made.FromNanoseconds(int(seconds * 1e9))
     return made
+
+
+def credentials(context: Any) -> str:
+    """What a caller sends as `authorization`; empty without."""
+    return str(dict(context.invocation_metadata() or ()).get("authorization", ""))

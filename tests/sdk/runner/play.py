@@ -25,10 +25,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.driver import Driver, DriverGone, fold, unfold
+from runner.driver import Driver, DriverGone, fold
 from runner.fake import FakeServer
 from runner.faults import Fault, Faults
-from runner.journal import Entry, Journal
+from runner.journal import Entry, Journal, unfold
 from runner.matching import Context, mismatch, short, substitute
 from runner.oracle import Oracle, Refused
 from runner.proxy import Proxy
@@ -112,9 +112,11 @@ class _Player:
 
     async def run(self) -> None:
         await self._proxy.open()
+        self._context.names["address"] = f"http://127.0.0.1:{self._proxy.port}"
         await self._start_server()
         for name in self._scenario.deploy:
             source = (self._place.definitions / f"{name}.yaml").read_text(encoding="utf-8")
+            source = source.replace("LANGUAGE", self._language)
             await self._tell("runner", "client.deploy", {"source": source})
         verbs: dict[str, Callable[[Step], Any]] = {
             "tell": self._do_tell,

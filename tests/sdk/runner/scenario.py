@@ -5,7 +5,7 @@ A file is a list of scenarios:
     - name: a sentence about what must happen
       server: real                  # or `fake`, whose tasks and answers the steps decide
       faults: [connection reset]    # which of FAULTS it shows; may be left out
-      deploy: [one]                 # files of tests/sdk/definitions; real servers only
+      deploy: [one]                 # files of tests/sdk/definitions, where LANGUAGE stands for the driver's; real ones only
       options: [--session-timeout, 3s]   # of the real server, beside the suite's own
       environment: {ORBIT_API_KEY: secret}   # of the drivers, beside the suite's own; empty takes one away
       files: {.config/orbit/config.toml: …}  # in the drivers' folders
@@ -106,7 +106,7 @@ class Scenario:
     # Texts of files in each driver's folder, by path. PORT stands for the port, here and in the environment, where HOME
     # stands for that folder.
     files: dict[str, str] = field(default_factory=dict)
-    # File name without its ending: the chapter of the matrix.
+    # File name without its number and its ending: the chapter of the matrix.
     chapter: str = ""
 
 
@@ -120,7 +120,7 @@ def load(folder: Path) -> list[Scenario]:
     for path in sorted(folder.glob("*.yaml")):
         for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
             try:
-                scenarios.append(_scenario(entry, path.stem))
+                scenarios.append(_scenario(entry, path.stem.lstrip("0123456789-")))
             except Unreadable as error:
                 raise Unreadable(f"{path.name}: {entry.get('name')!r}: {error}") from error
     names = [scenario.name for scenario in scenarios]
