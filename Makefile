@@ -78,6 +78,7 @@ lint-python: .venv/stamp
 	@$(STAGE) format-python .venv/bin/ruff format --quiet --check .
 	@$(STAGE) ruff .venv/bin/ruff check --quiet .
 	@$(STAGE) mypy .venv/bin/mypy scripts/*.py examples/order/*.py examples/order/tests/*.py
+	@$(MAKE) --no-print-directory lint-sdk-suite
 
 .PHONY: test-unit
 test-unit:
@@ -142,6 +143,34 @@ record-faults: ## Each fault of nodes and database, FAULT_TRIES=30 times, into d
 
 CHAOS := nothing_accepted_is_lost_or_repeated_whatever_happens_to_nodes_workers_connections_and_the_database
 FAULTS := everything_goes_on_within_five_seconds_of_each_fault_of_a_node_or_of_the_database
+
+# --- SDK: the one suite for all languages -----------------------------------------------------------------------------
+
+# With the binary that the tests have built, or the one that ORBIT_BINARY names. Drivers build themselves.
+.PHONY: lint-sdk-suite test-sdk test-sdk-runner document-sdks
+lint-sdk-suite: .venv/stamp
+	@$(STAGE) mypy-sdk-suite .venv/bin/mypy tests/sdk/runner tests/sdk/selftest/*.py
+
+test-sdk: test-sdk-runner ## Every scenario with every SDK, on a real and on a fake server: the matrix (SDK="--language go")
+	@$(STAGE) sdk-scenarios $(RUN_SDK) $(SDK)
+
+test-sdk-runner: .venv/stamp
+	@$(STAGE) sdk-runner .venv/bin/pytest -q tests/sdk/selftest
+
+document-sdks: .venv/stamp ## The same, and writes the matrix into docs/sdks.md
+	$(RUN_SDK) --markdown docs/sdks.md
+
+RUN_SDK := env PYTHONPATH=tests/sdk .venv/bin/python -m runner
+SDK ?=
+
+.PHONY: record-sdk-outage
+record-sdk-outage: export RECORD_COMMAND = make record-sdk-outage RESTARTS=$(RESTARTS) OUTAGE_SECONDS=$(OUTAGE_SECONDS)
+record-sdk-outage: .venv/stamp ## Workers of all languages, RESTARTS=50 of their server, OUTAGE_SECONDS=300 without it
+	@scripts/record sdk-outage "Workers of all languages and a server that goes away" env PYTHONPATH=tests/sdk \
+	  .venv/bin/python -m runner.outage --restarts $(RESTARTS) --outage $(OUTAGE_SECONDS)
+
+RESTARTS ?= 50
+OUTAGE_SECONDS ?= 300
 
 # --- Generated code ---------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ def main() -> int:
     else:
         print(matrix.text(scenarios, languages, outcomes, colour=matrix.on_terminal()))
     if options.markdown:
-        options.markdown.write_text(matrix.markdown(scenarios, languages, outcomes), encoding="utf-8")
+        matrix.write(options.markdown, matrix.markdown(scenarios, languages, outcomes))
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 
@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=1.0, help="factor for the limits of all waits")
     parser.add_argument("--no-build", action="store_true", help="takes the drivers as they are")
     parser.add_argument("--json", action="store_true", help="prints JSON")
-    parser.add_argument("--markdown", type=Path, help="also writes the tables of the documentation there")
+    parser.add_argument("--markdown", type=Path, help="also writes the matrix into this page, between its marks")
     return parser.parse_args()
 
 

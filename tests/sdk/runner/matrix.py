@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from runner.play import Outcome
 from runner.scenario import FAULTS, Scenario
@@ -69,6 +70,16 @@ def markdown(scenarios: Sequence[Scenario], languages: Sequence[str], outcomes: 
         number = sum(fault in scenario.faults for scenario in scenarios)
         lines.append(f"| {fault} | {number} |")
     return "\n".join(lines) + "\n"
+
+
+BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
+
+
+def write(page: Path, tables: str) -> None:
+    """Puts the tables between the marks of a page. Raises `ValueError` if it has no marks."""
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    _, after = rest.split(END)
+    page.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}", encoding="utf-8")
 
 
 def _mark(passed: bool | None) -> str:

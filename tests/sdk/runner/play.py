@@ -101,7 +101,7 @@ class _Player:
         if scenario.server == "fake":
             self._fake = FakeServer(Faults(self._proxy.reset))
         else:
-            self._real = RealServer(place.binary, folder, scenario.options)
+            self._real = RealServer(place.binary, folder, scenario.session_timeout)
         self._oracle: Oracle | None = None
         self._drivers: dict[str, Driver] = {}
         self._later: dict[str, asyncio.Future[dict[str, Any]]] = {}

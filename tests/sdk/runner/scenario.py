@@ -5,8 +5,8 @@ A file is a list of scenarios:
     - name: a sentence about what must happen
       server: real                  # or `fake`, whose tasks and answers the steps decide
       faults: [connection reset]    # which of FAULTS it shows; may be left out
-      deploy: [one]                 # files of tests/sdk/definitions, where LANGUAGE stands for the driver's; real ones only
-      options: [--session-timeout, 3s]   # of the real server, beside the suite's own
+      deploy: [one]                 # files of tests/sdk/definitions, where LANGUAGE stands for the driver's
+      session_timeout: 10s          # of the real server; 3s unless said
       environment: {ORBIT_API_KEY: secret}   # of the drivers, beside the suite's own; empty takes one away
       files: {.config/orbit/config.toml: …}  # in the drivers' folders
       steps: …
@@ -101,7 +101,7 @@ class Scenario:
     steps: tuple[Step, ...]
     faults: tuple[str, ...] = ()
     deploy: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    session_timeout: str = "3s"
     environment: dict[str, str] = field(default_factory=dict)
     # Texts of files in each driver's folder, by path. PORT stands for the port, here and in the environment, where HOME
     # stands for that folder.
@@ -144,7 +144,7 @@ def _scenario(entry: dict[str, Any], chapter: str) -> Scenario:
         server=server,
         faults=faults,
         deploy=tuple(left.pop("deploy", ())),
-        options=tuple(left.pop("options", ())),
+        session_timeout=left.pop("session_timeout", "3s"),
         environment=dict(left.pop("environment", {})),
         files=dict(left.pop("files", {})),
         chapter=chapter,
@@ -152,7 +152,7 @@ def _scenario(entry: dict[str, Any], chapter: str) -> Scenario:
     )
     if left:
         raise Unreadable(f"unknown keys {sorted(left)}")
-    if server == "fake" and (scenario.deploy or scenario.options):
+    if server == "fake" and (scenario.deploy or "session_timeout" in entry):
         raise Unreadable("a fake server has no definitions and no options")
     return scenario
 

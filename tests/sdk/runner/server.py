@@ -7,8 +7,8 @@ import re
 import signal
 from pathlib import Path
 
-# Soon enough for tests: a session is lost after three seconds, and heartbeats come each second.
-OPTIONS = ("--session-timeout", "3s", "--log", "warn", "--drain-timeout", "2s")
+# Nothing that waits for long.
+OPTIONS = ("--log", "warn", "--drain-timeout", "2s")
 
 
 class ServerFailed(Exception):
@@ -18,8 +18,9 @@ class ServerFailed(Exception):
 class RealServer:
     """One server on one database."""
 
-    def __init__(self, binary: Path, folder: Path, options: tuple[str, ...] = ()) -> None:
-        self._binary, self._folder, self._options = binary, folder, options
+    def __init__(self, binary: Path, folder: Path, session_timeout: str = "3s") -> None:
+        """The database is a file in the folder. Heartbeats come thrice as often as a session would be lost."""
+        self._binary, self._folder, self._session_timeout = binary, folder, session_timeout
         self._process: asyncio.subprocess.Process | None = None
         self.port: int | None = None
 
@@ -30,8 +31,8 @@ class RealServer:
                 str(self._binary),
                 "server",
                 *("--db", str(self._folder / "orbit.db"), "--listen", "127.0.0.1:0"),
+                *("--session-timeout", self._session_timeout),
                 *OPTIONS,
-                *self._options,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

@@ -60,7 +60,8 @@ class Worker:
         self.change("connecting")
         while True:
             try:
-                request = pb.RegisterWorkerRequest(worker_id="reference", previous_session_id=self.session)
+                request = pb.RegisterWorkerRequest(worker_id="reference", language="reference")
+                request.previous_session_id = self.session
                 request.contracts.extend(self.contracts)
                 answer = await self.stub.RegisterWorker(request, timeout=2)
                 self.session = answer.session_id
