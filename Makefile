@@ -12,6 +12,7 @@ BUF := .venv/bin/buf
 CARGO := cargo
 # A PostgreSQL server of the tests' own, for as long as the command runs.
 WITH_POSTGRES := scripts/postgres during
+TYPESCRIPT := sdk/typescript
 # Warnings are errors in the checks; while one works they are warnings. (RUSTFLAGS would rebuild every dependency.)
 CLIPPY := $(CARGO) clippy --locked --quiet --all-targets -- --deny warnings
 
@@ -49,7 +50,7 @@ record-instructions:
 .PHONY: test
 test: ## Every check and every test, installing what they need
 	@$(STAGE) --begin
-	@$(MAKE) --no-print-directory lint test-rust test-python smoke
+	@$(MAKE) --no-print-directory lint test-rust test-python test-typescript smoke
 	@$(STAGE) --end
 
 .PHONY: check
@@ -59,9 +60,9 @@ check: ## Format, lints, unit and domain tests: under five minutes when warm
 	@$(STAGE) --end
 
 .PHONY: lint
-lint: .venv/stamp .venv-generate/stamp .tools/stamp
+lint: .venv/stamp .venv-generate/stamp .tools/stamp $(TYPESCRIPT)/node_modules/.stamp
 	@$(STAGE) format-rust $(CARGO) fmt --check
-	@$(MAKE) --no-print-directory lint-protos lint-python
+	@$(MAKE) --no-print-directory lint-protos lint-python lint-typescript
 	@$(STAGE) generated-code .venv-generate/bin/python scripts/generate.py --check
 	@$(STAGE) crates $(PYTHON) scripts/check_crates.py
 	@$(STAGE) clippy $(CLIPPY)
@@ -172,10 +173,31 @@ record-sdk-outage: .venv/stamp ## Workers of all languages, RESTARTS=50 of their
 RESTARTS ?= 50
 OUTAGE_SECONDS ?= 300
 
+# --- SDK: TypeScript --------------------------------------------------------------------------------------------------
+
+NPM_RUN := npm run --silent --prefix $(TYPESCRIPT)
+
+# `tsc` strict, eslint, then what a user's tools would say of the packages.
+.PHONY: lint-typescript
+lint-typescript: $(TYPESCRIPT)/node_modules/.stamp
+	@$(STAGE) build-typescript $(NPM_RUN) build
+	@$(STAGE) eslint $(NPM_RUN) lint
+	@$(STAGE) packages-typescript $(NPM_RUN) lint-packages
+
+# Against the binary that the tests have built, or the one that ORBIT_BINARY names.
+.PHONY: test-typescript
+test-typescript: $(TYPESCRIPT)/node_modules/.stamp
+	@$(STAGE) typescript-tests $(NPM_RUN) test
+
+# Exactly what the lock file says.
+$(TYPESCRIPT)/node_modules/.stamp: $(TYPESCRIPT)/package-lock.json
+	@$(STAGE) install-typescript npm ci --silent --prefix $(TYPESCRIPT)
+	@touch $@
+
 # --- Generated code ---------------------------------------------------------------------------------------------------
 
 .PHONY: generate
-generate: .venv/stamp .venv-generate/stamp .tools/stamp ## Makes the committed stubs in sdk/ anew from proto/
+generate: .venv/stamp .venv-generate/stamp .tools/stamp $(TYPESCRIPT)/node_modules/.stamp ## Makes the committed stubs in sdk/ anew from proto/
 	@$(STAGE) generate .venv-generate/bin/python scripts/generate.py
 
 .PHONY: proto-image

@@ -4,7 +4,7 @@ One run of buf with proto/buf.gen.yaml makes the code of all languages, each in 
 where each belongs and what is still done to it; a new language is a plugin there and a line here.
 
 Runs in .venv-generate (scripts/requirements-generate.txt), which `make generate` sets up with the other generators: buf
-is taken from .venv, the Go plugins from .tools/bin (scripts/tools/go.mod).
+is taken from .venv, the Go plugins from .tools/bin (scripts/tools/go.mod), the one for TypeScript from its node_modules.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 BUF = ROOT / ".venv/bin/buf"
-# Where the plugins of buf.gen.yaml are looked up: beside the Python that runs this, then among the Go tools.
-PLUGINS = (Path(sys.executable).parent, ROOT / ".tools/bin")
+# Where the plugins of buf.gen.yaml are looked up: beside the Python that runs this, then among the tools of the others.
+PLUGINS = (Path(sys.executable).parent, ROOT / ".tools/bin", ROOT / "sdk/typescript/node_modules/.bin")
 
 # A module of ours wherever it is named: an import, a qualified name or the text that names the module.
 MODULE = re.compile(r"\borbit\.((?:\w+\.)*)(\w+_pb2)\b")
@@ -72,6 +72,7 @@ def as_made(folder: Path) -> Path:
 LANGUAGES = (
     Language("python", "sdk/python/gen/orbit_api", python),
     Language("go", "sdk/go/gen", as_made),
+    Language("typescript", "sdk/typescript/gen/src", as_made),
 )
 
 

@@ -1,0 +1,119 @@
+/** Tasks and reports by plain calls, where streams do not get through. */
+
+import type { Report } from "@orbit/api/orbit/worker/v1/worker_service_pb.js";
+import { sleep } from "../clock.js";
+import { FailedPreconditionError, InvalidArgumentError, orbitError } from "../errors.js";
+import { durationOf } from "../time.js";
+import { WORKER_CALL_MS, type Service } from "./session.js";
+
+/** How long a poll waits for its first task, in milliseconds. */
+const POLL_MS = 20_000;
+/** Pause between polls of a server that shuts down. */
+const DRAINING_MS = 1_000;
+
+/**
+ * Works by plain calls until one of them fails, or `signal` ends it, after which it returns.
+ *
+ * @throws OrbitError when a call failed.
+ */
+export async function poll(service: Service, signal: AbortSignal): Promise<void> {
+  const { connection, session, holdings, heard } = service;
+  const ended = new AbortController();
+  const end = () => {
+    ended.abort();
+  };
+  signal.addEventListener("abort", end, { once: true });
+  const options = { timeoutMs: WORKER_CALL_MS, signal: ended.signal };
+
+  async function fetch(): Promise<void> {
+    while (!ended.signal.aborted) {
+      const maxTasks = Math.min(1000, await holdings.room(ended.signal));
+      if (maxTasks === 0) {
+        return;
+      }
+      const { tasks, draining } = await connection.worker.pollTasks(
+        { sessionId: session.id, maxTasks, waitDuration: durationOf(POLL_MS) },
+        { timeoutMs: POLL_MS + WORKER_CALL_MS, signal: ended.signal },
+      );
+      holdings.accept(tasks);
+      heard(!draining);
+      if (draining) {
+        await sleep(DRAINING_MS, ended.signal);
+      }
+    }
+  }
+
+  async function beat(): Promise<void> {
+    while (!ended.signal.aborted) {
+      const { stop, draining } = await connection.worker.heartbeat(holdings.heartbeat(session.id), options);
+      holdings.stop(stop);
+      heard(!draining);
+      await sleep(session.heartbeatIntervalMs, ended.signal);
+    }
+  }
+
+  async function report(fail: (error: unknown) => void): Promise<void> {
+    while (!ended.signal.aborted) {
+      for (const report of holdings.unsent()) {
+        send(service, report, options).catch(fail);
+      }
+      await holdings.change(session.heartbeatIntervalMs, ended.signal);
+    }
+  }
+
+  try {
+    await new Promise<void>((resolve, reject) => {
+      // One that ends does so since all do.
+      for (const part of [fetch(), beat(), report(reject)]) {
+        part.then(() => {
+          if (ended.signal.aborted) {
+            resolve();
+          }
+        }, reject);
+      }
+    });
+  } catch (error) {
+    if (!signal.aborted) {
+      throw orbitError(error);
+    }
+  } finally {
+    signal.removeEventListener("abort", end);
+    ended.abort();
+    holdings.connectionLost();
+  }
+}
+
+/** Sends one report as a call of its own. */
+async function send(
+  { connection: { worker }, holdings }: Service,
+  { taskToken, kind }: Report,
+  options: { timeoutMs: number; signal: AbortSignal },
+): Promise<void> {
+  try {
+    let response;
+    switch (kind.case) {
+      case "complete": {
+        const { $typeName: _, ...success } = kind.value;
+        response = await worker.completeTask({ ...success, taskToken }, options);
+        break;
+      }
+      case "fail": {
+        const { $typeName: _, ...failure } = kind.value;
+        response = await worker.failTask({ ...failure, taskToken }, options);
+        break;
+      }
+      case "release":
+      case undefined:
+        response = await worker.releaseTask({ taskToken }, options);
+        break;
+    }
+    holdings.answered(taskToken, response.outcome);
+  } catch (thrown) {
+    const error = orbitError(thrown);
+    // What the same call would meet again, however often it is sent.
+    if (!(error instanceof InvalidArgumentError || error instanceof FailedPreconditionError)) {
+      throw error;
+    }
+    holdings.refused(taskToken, { reason: error.reason || error.code, message: error.message, retryable: false });
+  }
+}
