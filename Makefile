@@ -50,7 +50,7 @@ record-instructions:
 .PHONY: test
 test: ## Every check and every test, installing what they need
 	@$(STAGE) --begin
-	@$(MAKE) --no-print-directory lint test-rust test-python test-typescript smoke
+	@$(MAKE) --no-print-directory lint test-rust test-python test-typescript test-go smoke
 	@$(STAGE) --end
 
 .PHONY: check
@@ -62,7 +62,7 @@ check: ## Format, lints, unit and domain tests: under five minutes when warm
 .PHONY: lint
 lint: .venv/stamp .venv-generate/stamp .tools/stamp $(TYPESCRIPT)/node_modules/.stamp
 	@$(STAGE) format-rust $(CARGO) fmt --check
-	@$(MAKE) --no-print-directory lint-protos lint-python lint-typescript
+	@$(MAKE) --no-print-directory lint-protos lint-python lint-typescript lint-go
 	@$(STAGE) generated-code .venv-generate/bin/python scripts/generate.py --check
 	@$(STAGE) crates $(PYTHON) scripts/check_crates.py
 	@$(STAGE) clippy $(CLIPPY)
@@ -172,6 +172,21 @@ record-sdk-outage: .venv/stamp ## Workers of all languages, RESTARTS=50 of their
 
 RESTARTS ?= 50
 OUTAGE_SECONDS ?= 300
+
+# --- SDK: Go ----------------------------------------------------------------------------------------------------------
+
+# Modules of their own, so that the SDK's users get none of the others' dependencies.
+GO_MODULES := sdk/go tests/sdk/drivers/go
+
+.PHONY: lint-go
+lint-go: .tools/stamp
+	@$(STAGE) format-go scripts/each-go '$(GO_MODULES)' bash -c 'test -z "$$(gofmt -l . | tee /dev/stderr)"'
+	@$(STAGE) go-vet scripts/each-go '$(GO_MODULES)' go vet ./...
+	@$(STAGE) staticcheck scripts/each-go '$(GO_MODULES)' $(CURDIR)/.tools/bin/staticcheck -checks all,-ST1000 ./...
+
+.PHONY: test-go
+test-go: ## Tests of the Go SDK, with the race detector; against target/debug/orbit, or ORBIT_BINARY
+	@$(STAGE) go-tests scripts/each-go '$(GO_MODULES)' go test -race ./...
 
 # --- SDK: TypeScript --------------------------------------------------------------------------------------------------
 
