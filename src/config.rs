@@ -56,6 +56,17 @@ pub struct Tuning {
           value_parser = duration_between(Duration::ZERO, Duration::from_hours(36_500 * 24)))]
     pub retention: Duration,
 
+    /// Events that one run of an execution may have before it fails with HISTORY_TOO_LONG: 1000 and up. A guard against
+    /// loops without an end; it is told at four fifths
+    #[arg(long = "max-history-events", env = "ORBIT_MAX_HISTORY_EVENTS", value_name = "COUNT", default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub history_events_max: u64,
+
+    /// Executions that may be open when another one is started; a start beyond them is refused. Children of open
+    /// executions are not, since their parents wait for them [default: no limit]
+    #[arg(long = "max-active-executions", env = "ORBIT_MAX_ACTIVE_EXECUTIONS", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub active_executions_max: Option<u64>,
+
     /// After SIGTERM, how long to serve on as "not ready" until load balancers have noticed: 0s to 10m
     #[arg(long, env = "ORBIT_DRAIN_DELAY", value_name = "DURATION", default_value = "0s",
           value_parser = duration_between(Duration::ZERO, Duration::from_mins(10)))]

@@ -42,6 +42,8 @@ pub const PROBE_DURATION: &str = "orbit_probe_duration_seconds";
 pub const TIMER_LAG: &str = "orbit_timer_lag_seconds";
 /// Counter: executions whose rows were all removed.
 pub const EXECUTIONS_DELETED: &str = "orbit_executions_deleted_total";
+/// Counter: runs that reached four fifths of the events that one may have.
+pub const HISTORIES_LONG: &str = "orbit_histories_long_total";
 /// Counter: executions that batches reached. Label `outcome`: `done`, `skipped`, `failed`.
 pub const BATCH_EXECUTIONS: &str = "orbit_batch_executions_total";
 /// Counter: executions that were read from the store to be decided on.
@@ -149,6 +151,7 @@ fn describe() {
     describe_histogram!(PROBE_DURATION, Unit::Seconds, "Duration of looks whether other nodes have written");
     describe_histogram!(TIMER_LAG, Unit::Seconds, "From when a timer was due to when it fired");
     describe_counter!(EXECUTIONS_DELETED, "Executions whose rows were all removed");
+    describe_counter!(HISTORIES_LONG, "Runs that reached four fifths of the events that one may have");
     describe_counter!(BATCH_EXECUTIONS, "Executions that batches reached, by outcome");
     describe_counter!(EXECUTIONS_LOADED, "Executions that were read from the store to be decided on");
     describe_counter!(EXECUTIONS_CAUGHT_UP, "States brought up to date with what other nodes had committed");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and it waits by the real clock")]
 
+#[path = "cli/batch.rs"]
+mod batch;
 #[path = "cli/harness.rs"]
 mod harness;
 #[path = "cli/migrate.rs"]

@@ -328,6 +328,11 @@ fn of_engine(error: &engine::Error) -> Verdict {
             of_faults(&faults.iter().map(|(_, fault)| fault.clone()).collect::<Vec<_>>())
         }
         engine::Error::SessionNotFound => Verdict::new(Code::NotFound, ErrorReason::SessionNotFound, text),
+        engine::Error::TooManyExecutions { limit } => {
+            Verdict::new(Code::ResourceExhausted, ErrorReason::TooManyExecutions, text)
+                .with("limit", limit.to_string())
+                .retry_after(Duration::from_secs(1))
+        }
         engine::Error::Overloaded { what } => Verdict::new(Code::ResourceExhausted, ErrorReason::Overloaded, text)
             .with("queue", *what)
             .retry_after(Duration::from_millis(500)),
@@ -411,6 +416,7 @@ mod tests {
         let refusals = [
             Refusal::Invalid(invalid(1)),
             Refusal::Engine(engine::Error::BatchNotFound { id: "b".to_owned() }),
+            Refusal::Engine(engine::Error::TooManyExecutions { limit: 1 }),
             Refusal::Engine(engine::Error::SessionNotFound),
             Refusal::Engine(engine::Error::Rejected(Rejection::RequestIdReused)),
             Refusal::DeadlineExceeded,

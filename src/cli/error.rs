@@ -171,6 +171,7 @@ fn hint(status: &Status) -> String {
         ErrorReason::ExecutionNotRetryable => "`orbit rerun ID --from STEP` makes a new execution of it".to_owned(),
         ErrorReason::SignalBufferFull
         | ErrorReason::Overloaded
+        | ErrorReason::TooManyExecutions
         | ErrorReason::ServerDraining
         | ErrorReason::StoreUnavailable
         | ErrorReason::WriteConflict => later(),

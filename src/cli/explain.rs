@@ -84,6 +84,8 @@ fn tone(wait: &Wait) -> Tone {
             | Reason::Work(_)
             | Reason::Worker(_)
             | Reason::Report(_)
+            | Reason::Parent(_)
+            | Reason::Abandoned(_)
             | Reason::Child(_)
             | Reason::Recipient(_)
             | Reason::Sleep(_)

@@ -99,10 +99,12 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
         settings: Settings {
             session_timeout: config.tuning.session_timeout,
             cancel_grace: config.tuning.cancel_grace,
+            history_events_max: config.tuning.history_events_max,
             ..Settings::default()
         },
         cache_bytes_max: config.tuning.cache_bytes,
         retention: config.tuning.retention,
+        active_executions_max: config.tuning.active_executions_max,
         ..engine::Config::default()
     };
     // The port first: a server that cannot have it has not touched the database.

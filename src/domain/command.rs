@@ -14,6 +14,9 @@ pub struct Settings {
     pub deliveries_max: u32,
     /// Signals that may wait in one execution. Default 10,000.
     pub buffered_signals_max: usize,
+    /// Events that one run may have, counted anew once it is taken up again: a run that reaches them fails. A guard against
+    /// loops without an end, not a limit to plan for. Default 1,000,000.
+    pub history_events_max: u64,
 }
 
 impl Default for Settings {
@@ -23,6 +26,7 @@ impl Default for Settings {
             cancel_grace: Duration::from_secs(30),
             deliveries_max: 10,
             buffered_signals_max: 10_000,
+            history_events_max: 1_000_000,
         }
     }
 }

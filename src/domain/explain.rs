@@ -105,6 +105,20 @@ pub enum Reason {
         /// Name of the signal.
         name: Arc<str>,
     },
+    /// The parent is to hear of its end.
+    Parent {
+        /// Id of the parent.
+        id: ExecutionId,
+        /// Its unit that waits.
+        unit: Unit,
+    },
+    /// Children that no unit waits for any more are to be cancelled.
+    Abandoned {
+        /// Ids of the first of them, at most [`NAMES_MAX`].
+        ids: Vec<ExecutionId>,
+        /// How many more.
+        more: usize,
+    },
     /// Items are to end.
     Items(Items),
     /// Other steps are to end.
@@ -239,7 +253,7 @@ impl State {
     #[must_use]
     pub fn explain(&self, now: Timestamp) -> Explanation {
         let mut explanation = Explanation::default();
-        if let Some(wait) = self.as_a_whole() {
+        for wait in [self.as_a_whole(), self.for_parent(), self.for_abandoned()].into_iter().flatten() {
             explanation.add(|| wait);
         }
         if let Some(since) = self.deadline().filter(|deadline| *deadline <= now) {
@@ -276,6 +290,21 @@ impl State {
         };
         let until = self.give_up_time().filter(|_| matches!(stage, Stage::Stopping(_)));
         of_all(None, until, Reason::WindDown(WindDown { cause, stage }))
+    }
+
+    /// The parent does not know of its end.
+    fn for_parent(&self) -> Option<Wait> {
+        let parent = self.parent().filter(|_| self.has_news_for_parent())?;
+        let reason = Reason::Parent { id: parent.id.clone(), unit: parent.unit.clone() };
+        Some(Wait { unit: None, since: self.close_time(), until: None, reason })
+    }
+
+    fn for_abandoned(&self) -> Option<Wait> {
+        let children = self.abandoned_children();
+        let more = children.len().saturating_sub(NAMES_MAX);
+        let ids: Vec<ExecutionId> = children.take(NAMES_MAX).cloned().collect();
+        let reason = (!ids.is_empty()).then_some(Reason::Abandoned { ids, more })?;
+        Some(Wait { unit: None, since: None, until: None, reason })
     }
 
     /// What a unit that has not ended waits for.

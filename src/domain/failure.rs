@@ -46,6 +46,8 @@ pub mod code {
     pub const EXPRESSION_FAILED: &str = "EXPRESSION_FAILED";
     /// A task's input is larger than its worker's, or the server's, largest message; not retried.
     pub const INPUT_TOO_LARGE: &str = "INPUT_TOO_LARGE";
+    /// The run has as many events as one may have; ends the execution.
+    pub const HISTORY_TOO_LONG: &str = "HISTORY_TOO_LONG";
     /// A `for_each` has more than 100,000 items; not retried.
     pub const FAN_OUT_TOO_LARGE: &str = "FAN_OUT_TOO_LARGE";
     /// Something that had been done could not be undone; ends an execution that was cancelled or timed out FAILED.

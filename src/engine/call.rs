@@ -79,6 +79,12 @@ pub enum Error {
     /// The session ended or never was.
     #[error("session not found")]
     SessionNotFound,
+    /// As many executions are open as may be.
+    #[error("{limit} executions are open, and no more may be")]
+    TooManyExecutions {
+        /// How many may be.
+        limit: u64,
+    },
     /// A queue inside the server is full.
     #[error("server is overloaded: {what} is full")]
     Overloaded {

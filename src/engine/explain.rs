@@ -125,6 +125,8 @@ impl Core {
                 | Reason::Retry { .. }
                 | Reason::Time
                 | Reason::Signal { .. }
+                | Reason::Parent { .. }
+                | Reason::Abandoned { .. }
                 | Reason::Child(_)
                 | Reason::Recipient { .. }
                 | Reason::Items(_)

@@ -11,6 +11,7 @@
 //! - Every queue is bounded; a full one answers `Overloaded`.
 //! - What changes state runs in a task of its own, so a call that is dropped leaves nothing half done.
 
+mod admission;
 mod batches;
 mod cache;
 pub mod call;
@@ -50,7 +51,7 @@ pub use start::input_digest;
 pub use workers::Outlet;
 
 use crate::clock::{Clock, Entropy};
-use crate::domain::{Event, EventKind, Settings};
+use crate::domain::{Event, EventKind, Settings, State};
 use crate::store::{ExecutionKey, Store};
 use dispatch::{Dispatch, Step};
 use mailbox::Item;
@@ -81,6 +82,8 @@ pub struct Config {
     /// How long closed executions, and runs that ended, are kept, by the machine's clock. Default 30 days; zero keeps them for
     /// ever. Less makes the database smaller.
     pub retention: Duration,
+    /// Executions that may be open when another one is started by a call; a start beyond them is refused. Default: no limit.
+    pub active_executions_max: Option<u64>,
 }
 
 impl Default for Config {
@@ -92,6 +95,7 @@ impl Default for Config {
             retry_pause: Duration::from_secs(1),
             rescan_interval: Duration::from_secs(15),
             retention: Duration::from_hours(30 * 24),
+            active_executions_max: None,
         }
     }
 }
@@ -119,6 +123,7 @@ struct Core {
     members: Arc<membership::Membership>,
     news: news::News,
     definitions: definitions::Definitions,
+    admission: admission::Admission,
     /// A batch was made here.
     batch_made: Notify,
     http: http::Http,
@@ -164,6 +169,7 @@ impl Engine {
             effects: effects::Effects::default(),
             sessions: sessions::Sessions::new(steadiness, config.settings.session_timeout),
             definitions: definitions::Definitions::default(),
+            admission: admission::Admission::default(),
             batch_made: Notify::new(),
             http: http::Http::default(),
             tasks,
@@ -299,6 +305,16 @@ impl Core {
     /// A background duty did its work without a failure.
     fn duty_done(&self, duty: &'static str) {
         crate::telemetry::duty_done(duty, self.clock.wall().as_micros());
+    }
+
+    /// Tells of a run that comes near the longest history with the events that were added.
+    fn watch_length(&self, state: &State, added: usize) {
+        let warning = self.config.settings.history_events_max / 5 * 4;
+        let length = state.history_events();
+        if length >= warning && length - (added as u64).min(length) < warning {
+            metrics::counter!(crate::telemetry::HISTORIES_LONG).increment(1);
+            tracing::warn!(execution = %state.uid(), id = %state.id(), events = length, "a history becomes too long");
+        }
     }
 
     /// Counts events by kind.

@@ -59,7 +59,7 @@ impl Engine {
     /// Starts an execution, or finds the one that the same call started.
     ///
     /// # Errors
-    /// `DefinitionNotFound`, `ExecutionAlreadyExists`, `Rejected` (input that does not fit, request id reused),
+    /// `DefinitionNotFound`, `ExecutionAlreadyExists`, `TooManyExecutions`, `Rejected` (input that does not fit, request id reused),
     /// `WriteConflict` (others started, ended and started again and again), `LevelTooHigh`, `Store`.
     pub async fn start_execution(&self, request: StartExecution) -> Result<Started, Error> {
         let core = self.core.clone();
@@ -76,13 +76,19 @@ impl Core {
     ) -> Result<Started, Error> {
         let id = self.id_for(&request);
         for tries in 0..TRIES_MAX {
-            let refused = match self.begin(&request, &id, repeated.as_ref()).await {
+            let begun = match self.admit().await {
+                Ok(()) => self.begin(&request, &id, repeated.as_ref()).await,
+                Err(error) => Err(error),
+            };
+            let refused = match begun {
                 Ok(begun) => match self.commit_start(begun, None).await? {
                     Some(started) => return Ok(started),
                     None => None,
                 },
                 // The same start again is answered even where it could not be made any more.
-                Err(error @ (Error::Rejected(_) | Error::DefinitionNotFound { .. })) => Some(error),
+                Err(
+                    error @ (Error::Rejected(_) | Error::DefinitionNotFound { .. } | Error::TooManyExecutions { .. }),
+                ) => Some(error),
                 Err(error) => return Err(error),
             };
             if let Some(started) = self.meet_holder(&request, &id, repeated.as_ref(), refused).await? {
@@ -136,6 +142,8 @@ impl Core {
                 self.commit_start(begun, Some(Replaced { old: holder.key, end: None })).await
             }
             IdReuse::TerminateRunning => {
+                // One goes and one comes, so there is room.
+                let refused = refused.filter(|error| !matches!(error, Error::TooManyExecutions { .. }));
                 refused.map_or(Ok(()), Err)?;
                 let begun = self.begin(request, id, repeated).await?;
                 let (answer, replaced) = oneshot::channel();

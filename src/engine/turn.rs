@@ -320,6 +320,7 @@ impl Core {
     ) {
         let key = mailbox.key();
         self.metrics_of(&draft.events);
+        self.watch_length(&hot.state, draft.events.len());
         for handed in draft.handed {
             self.deliver(key, &hot, handed);
         }

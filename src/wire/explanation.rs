@@ -49,6 +49,13 @@ fn reason(reason: &Reason) -> wait::Reason {
         Reason::Recipient { id, name } => {
             wait::Reason::Recipient(proto::RecipientReason { id: id.to_string(), signal: name.to_string() })
         }
+        Reason::Parent { id, unit } => {
+            wait::Reason::Parent(proto::ParentReason { id: id.to_string(), unit: unit.to_string() })
+        }
+        Reason::Abandoned { ids, more } => wait::Reason::Abandoned(proto::AbandonedReason {
+            ids: ids.iter().map(ToString::to_string).collect(),
+            more_ids: count(*more),
+        }),
         Reason::Items(items) => wait::Reason::Items(self::items(items)),
         Reason::Steps { names, more } => wait::Reason::Steps(proto::StepsReason {
             steps: names.iter().map(ToString::to_string).collect(),

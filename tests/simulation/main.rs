@@ -21,6 +21,7 @@ mod faults;
 mod harness;
 mod invariants;
 mod journal;
+mod limits;
 mod node;
 mod nodes;
 mod poison;

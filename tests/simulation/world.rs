@@ -176,6 +176,7 @@ impl World {
                 cancel_grace: Duration::from_secs(8),
                 deliveries_max: 4,
                 buffered_signals_max: 4,
+                ..Settings::default()
             },
             cache_bytes_max: *random.pick(&[1, 8 << 10, 64 << 20]),
             snapshot_tail_bytes_min: *random.pick(&[0, 500, 64 << 10]),

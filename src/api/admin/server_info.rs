@@ -2,7 +2,7 @@
 
 use super::{Answer, WAIT_MAX, cut_page};
 use crate::api::{render, services::MESSAGE_BYTES_MAX};
-use crate::domain::{PAYLOAD_BYTES_MAX, SessionId};
+use crate::domain::{PAYLOAD_BYTES_MAX, SessionId, definition::ITEMS_MAX};
 use crate::engine::Engine;
 use crate::proto::admin as proto;
 use crate::wire::{Violations, page, time};
@@ -31,6 +31,12 @@ pub(super) fn tell(engine: &Engine) -> proto::GetServerInfoResponse {
             buffered_signals_max: i32::try_from(settings.buffered_signals_max).unwrap_or(i32::MAX),
             session_timeout: Some(time::render_span(settings.session_timeout)),
             request_id_retention: Some(time::render_span(REQUEST_ID_RETENTION)),
+            fan_out_items_max: i32::try_from(ITEMS_MAX).expect("limits are small"),
+            history_events_max: i64::try_from(settings.history_events_max).unwrap_or(i64::MAX),
+            active_executions_max: engine
+                .config()
+                .active_executions_max
+                .map_or(0, |limit| i64::try_from(limit).unwrap_or(i64::MAX)),
         }),
         capabilities: CAPABILITIES.map(str::to_owned).to_vec(),
         now: Some(time::render(engine.clock().now())),

@@ -8,7 +8,7 @@
 
 use super::Decision;
 use crate::domain::state::Phase;
-use crate::domain::{Cause, EventKind, Rejection, RequestKey};
+use crate::domain::{Cause, EventKind, Failure, Rejection, RequestKey, code};
 use std::sync::Arc;
 
 impl Decision<'_> {
@@ -41,6 +41,20 @@ impl Decision<'_> {
         debug_assert_eq!(self.state.phase(), Phase::Running, "the first cause wins");
         let give_up_time = self.now + self.settings.cancel_grace;
         self.emit_for(request, EventKind::WindDownStarted { cause, give_up_time })
+    }
+
+    /// Fails an execution whose run has as many events as one may have: most likely a loop without an end. What undoes and
+    /// handles may add to them.
+    pub(super) fn guard_history(&mut self) {
+        let most = self.settings.history_events_max;
+        let is_running = self.state.phase() == Phase::Running && !self.state.is_between_runs();
+        if !is_running || self.state.history_events() < most || !self.has_room() {
+            return;
+        }
+        let message =
+            format!("the run has {most} events, and no more are allowed; `continue_as_new` begins another one");
+        self.start_wind_down(Cause::Failure(Failure::new(code::HISTORY_TOO_LONG, message, &Arc::from(""))), None);
+        self.settle();
     }
 
     /// Closes an execution that has wound down.

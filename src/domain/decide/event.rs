@@ -28,7 +28,7 @@ impl Decision<'_> {
     fn matches_event(&self, step: &Step, payload: &Payload) -> Result<bool, EvaluationError> {
         match &step.role {
             Role::OnEvent { predicate: Some(predicate), .. } => {
-                predicate.evaluate_bool(&Scope { event: Some(payload), ..self.state.scope() })
+                predicate.evaluate_bool(&Scope { event: Some(payload), meter: Some(&self.work), ..self.state.scope() })
             }
             Role::OnEvent { predicate: None, .. } | Role::Main | Role::Compensation { .. } | Role::Handler(_) => {
                 Ok(true)

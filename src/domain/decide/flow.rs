@@ -5,7 +5,7 @@
 
 use super::Decision;
 use crate::domain::definition::{
-    Action, Await, EvaluationError, Fail, Lifetime, OnError, Problem, Sleep, Step, StepIndex, TaskStep, Template,
+    Action, Await, EvaluationError, Fail, Lifetime, OnError, Problem, Scope, Sleep, Step, StepIndex, TaskStep, Template,
 };
 use crate::domain::state::{Phase, UnitKey, Work};
 use crate::domain::{Cause, EventKind, Failure, Payload, SkipReason, Unit, code};
@@ -61,7 +61,7 @@ impl Decision<'_> {
 
     /// Evaluates a template as a unit sees it.
     pub(super) fn evaluate(&self, key: UnitKey, template: &Template) -> Result<Payload, EvaluationError> {
-        self.state.with_scope(key, None, |scope| template.evaluate(scope))
+        self.with_scope(key, None, |scope| template.evaluate(scope))
     }
 
     /// Begins a step whose turn has come.
@@ -82,7 +82,7 @@ impl Decision<'_> {
     /// Whether the step's `when` holds.
     pub(super) fn is_wanted(&self, step: &Step, key: UnitKey) -> Result<bool, EvaluationError> {
         match &step.when {
-            Some(when) => self.state.with_scope(key, None, |scope| when.evaluate_bool(scope)),
+            Some(when) => self.with_scope(key, None, |scope| when.evaluate_bool(scope)),
             None => Ok(true),
         }
     }
@@ -131,7 +131,7 @@ impl Decision<'_> {
     }
 
     fn begin_sleep(&mut self, key: UnitKey, sleep: &Sleep) {
-        let wake_time = self.state.with_scope(key, None, |scope| sleep.wake_time(scope, self.now));
+        let wake_time = self.with_scope(key, None, |scope| sleep.wake_time(scope, self.now));
         let wake_time = match wake_time {
             Ok(wake_time) => wake_time,
             Err(error) => return self.evaluation_failed(key, &error, code::RESULT_TOO_LARGE),
@@ -157,7 +157,7 @@ impl Decision<'_> {
     }
 
     fn begin_fail(&mut self, key: UnitKey, fail: &Fail) {
-        match self.state.with_scope(key, None, |scope| fail.message.evaluate_text(scope)) {
+        match self.with_scope(key, None, |scope| fail.message.evaluate_text(scope)) {
             Ok(message) => self.fail_unit_with(key, &fail.code, message),
             Err(error) => self.evaluation_failed(key, &error, code::RESULT_TOO_LARGE),
         }
@@ -187,7 +187,7 @@ impl Decision<'_> {
         let of_no_unit = |code, message: String| Failure::new(code, message, &Arc::from(""));
         let output = match &definition.result {
             Some(template) => template
-                .evaluate(&self.state.scope())
+                .evaluate(&Scope { meter: Some(&self.work), ..self.state.scope() })
                 .map_err(|error| of_no_unit(code_of(&error, code::RESULT_TOO_LARGE), format!("result: {error}")))?,
             None => Payload::null(),
         };

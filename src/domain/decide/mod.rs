@@ -3,7 +3,7 @@
 //! - Pure: the same state, command and time give the same events, and folding those events gives the same state.
 //! - [`decide`] evolves the state as it goes, so that a consequence (a step ends, the next begins) sees its own cause.
 //!   A rejection has changed nothing.
-//! - Every consequence of a command is in its decision, up to [`EVENTS_MAX`] events or [`BYTES_MAX`]; the rest stays in
+//! - Every consequence of a command is in its decision, up to [`EVENTS_MAX`] events, [`BYTES_MAX`] or [`EXPRESSIONS_WORK_MAX`]; the rest stays in
 //!   the state as work that is due at once ([`State::work_due_now`]) and is done by the next [`Command::Wake`].
 //! - A call whose `request_id` is remembered is answered from its event before any other rule is asked.
 //!
@@ -39,7 +39,8 @@ pub use start::{Birth, Start, StartSignal, start};
 
 use signal::Giver;
 
-use super::state::Known;
+use super::definition::{Meter, Scope, WORK_MAX};
+use super::state::{Known, UnitKey};
 use super::{
     Command, Created, EndReason, Event, EventKind, Failure, Outcome, Payload, Rejection, RequestKey, Settings, State,
     StepEnd, StepResult, Timestamp,
@@ -59,6 +60,10 @@ const WORK_EVENTS_MAX: usize = 3;
 
 /// Most bytes that one piece of work adds: three times a failure with details and message, and progress.
 const WORK_BYTES_MAX: usize = 320 * 1024;
+
+/// Most work of the expressions of one decision, about a tenth of a second, as each of them may take; the last one may
+/// exceed it.
+const EXPRESSIONS_WORK_MAX: usize = WORK_MAX;
 
 /// What a decision knows of the world.
 #[derive(Clone, Copy, Debug)]
@@ -95,12 +100,14 @@ struct Decision<'a> {
     events: Vec<Event>,
     /// Estimated size of the events.
     bytes: usize,
+    /// Work of the expressions.
+    work: Meter,
 }
 
 impl<'a> Decision<'a> {
     fn new(state: &'a mut State, context: &Context) -> Self {
         let now = context.now.max(state.last_time());
-        Self { state, settings: context.settings, now, events: Vec::new(), bytes: 0 }
+        Self { state, settings: context.settings, now, events: Vec::new(), bytes: 0, work: Meter::default() }
     }
 
     fn command(&mut self, command: Command) -> Result<Outcome, Rejection> {
@@ -137,6 +144,7 @@ impl<'a> Decision<'a> {
             Command::Wake { held, early } => self.wake(held, early),
         };
         self.settle();
+        self.guard_history();
         Ok(outcome)
     }
 
@@ -151,6 +159,11 @@ impl<'a> Decision<'a> {
             Known::Other => Err(Rejection::RequestIdReused),
             Known::No => call(self).map(Outcome::Recorded),
         }
+    }
+
+    /// Runs something with what a unit's expressions see.
+    fn with_scope<T>(&self, key: UnitKey, signal: Option<&Payload>, work: impl FnOnce(&Scope<'_>) -> T) -> T {
+        self.state.with_scope(key, signal, |scope| work(&Scope { meter: Some(&self.work), ..*scope }))
     }
 
     /// Adds an event and applies it; gives its number.
@@ -173,7 +186,7 @@ impl<'a> Decision<'a> {
         // Nothing of the next run stands in the same append as the end of this one. What is taken up again is so in an
         // append of its own, so that its row says for a moment that it is open, which the store makes sure of.
         let is_reopened = matches!(self.events.last(), Some(Event { kind: EventKind::ExecutionReopened { .. }, .. }));
-        let is_cut = self.state.is_between_runs() || is_reopened;
+        let is_cut = self.state.is_between_runs() || is_reopened || self.work.units() >= EXPRESSIONS_WORK_MAX;
         !is_cut && self.events.len() + WORK_EVENTS_MAX <= EVENTS_MAX && self.bytes + WORK_BYTES_MAX <= BYTES_MAX
     }
 }

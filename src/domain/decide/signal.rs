@@ -7,13 +7,17 @@
 //! - While the execution winds down signals are still kept, so that a caller need not know; only handlers take them.
 
 use super::Decision;
-use crate::domain::definition::Await;
+use crate::domain::definition::{Await, WORK_MAX};
 use crate::domain::state::{UnitKey, await_of};
 use crate::domain::{EventKind, Payload, Rejection, RequestKey, Timestamp, code};
 use std::sync::Arc;
 
 /// Expired signals that one new signal may clear away; more would make one call pay for many.
 const EXPIRED_DROPPED_MAX: usize = 100;
+
+/// Work of a decision's expressions after which no signal is held against a wait any more: about a second. Ten thousand
+/// signals, or waits, with a `match` that is not outright expensive stay far below.
+const MATCH_WORK_MAX: usize = 10 * WORK_MAX;
 
 impl Decision<'_> {
     /// Records a signal and gives it to a step that awaits it.
@@ -124,8 +128,9 @@ impl Decision<'_> {
 
     fn matches(&self, key: UnitKey, wait: &Await, payload: &Payload) -> Result<bool, String> {
         match &wait.predicate {
+            // Many signals may be held against many waits.
+            Some(_) if self.work.units() > MATCH_WORK_MAX => Err("all the matches together take too long".to_owned()),
             Some(predicate) => self
-                .state
                 .with_scope(key, Some(payload), |scope| predicate.evaluate_bool(scope))
                 .map_err(|error| error.to_string()),
             None => Ok(true),

@@ -51,8 +51,8 @@ mod tests;
 mod yaml;
 
 pub use expression::{
-    EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, ItemScope, Problem, Scope, StepLookup, StepView,
-    Template,
+    EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, ItemScope, Meter, Problem, Scope, StepLookup,
+    StepView, Template, WORK_MAX,
 };
 pub use fault::{Fault, Place, code};
 pub use model::{

@@ -3,8 +3,8 @@
 //! Times are left to whoever shows them: they are fields of the wait.
 
 use super::{AtWorker, ForChild, ForWorker, Items, NAMES_MAX, Reason, Stage, Supply, Wait, WindDown};
-use crate::domain::Failure;
 use crate::domain::definition::{HTTP_CONTRACT, Winding};
+use crate::domain::{ExecutionId, Failure};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Characters of a failure's message that a sentence has room for.
@@ -32,6 +32,11 @@ impl Wait {
             Reason::Recipient { id, name } => {
                 format!("gives signal \"{name}\" to execution {id}, which has not taken it")
             }
+            Reason::Parent { id, unit } => format!("is to tell unit {unit} of its parent {id} how it ended"),
+            Reason::Abandoned { ids, more } => {
+                let ids: Vec<&str> = ids.iter().map(ExecutionId::as_str).collect();
+                format!("is to cancel children that it does not need any more: {}{}", ids.join(", "), and_more(*more))
+            }
             Reason::Items(items) => for_items(items),
             Reason::Steps { names, more } => for_steps(names, *more),
         }
@@ -51,6 +56,8 @@ impl Wait {
             | Reason::WindDown(_)
             | Reason::Retry { .. }
             | Reason::Time
+            | Reason::Parent { .. }
+            | Reason::Abandoned { .. }
             | Reason::Items(_)
             | Reason::Steps { .. } => String::new(),
             Reason::Child(ForChild { uid: None, .. }) => {
@@ -218,11 +225,11 @@ fn for_items(items: &Items) -> String {
 }
 
 fn for_steps(names: &[Arc<str>], more: usize) -> String {
-    let names = names.join(", ");
-    match more {
-        0 => format!("waits for {names}"),
-        more => format!("waits for {names} and {more} more"),
-    }
+    format!("waits for {}{}", names.join(", "), and_more(more))
+}
+
+fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" and {more} more") }
 }
 
 /// `1 announces it`, `2 announce it`.

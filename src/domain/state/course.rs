@@ -22,6 +22,8 @@ pub(super) struct Course {
     pub(super) next_input: Option<Payload>,
     /// Newest generation of units, from 1.
     pub(super) generation: u32,
+    /// Number of the first event that counts against the longest history: the run's first, or that which had it run again.
+    pub(super) history_from: u64,
     /// Newest delivery of any unit.
     pub(super) deliveries: u32,
     /// Accepted reports of units that are no more, oldest first.
@@ -38,9 +40,10 @@ pub(super) struct Pause {
 }
 
 impl Course {
-    /// The course of an execution that begins, or of a run after so many deliveries.
-    pub(super) fn new(deliveries: u32) -> Self {
-        Self { pause: None, next_input: None, generation: 1, deliveries, reports: VecDeque::new() }
+    /// The course of an execution that begins with the event of this number, or of a run after so many deliveries.
+    pub(super) fn new(first_number: u64, deliveries: u32) -> Self {
+        let (history_from, reports) = (first_number, VecDeque::new());
+        Self { pause: None, next_input: None, generation: 1, history_from, deliveries, reports }
     }
 
     /// Keeps the accepted reports of a unit that is about to be no more.
@@ -63,6 +66,14 @@ impl State {
     /// Number of the event that paused it, while it is paused.
     pub(in crate::domain) fn pause_number(&self) -> Option<u64> {
         self.course.pause.as_ref().map(|pause| pause.number)
+    }
+
+    /// Events of the newest run, or since it was last taken up again: what [`Settings::history_events_max`] bounds.
+    ///
+    /// [`Settings::history_events_max`]: crate::domain::Settings::history_events_max
+    #[must_use]
+    pub fn history_events(&self) -> u64 {
+        self.last_number + 1 - self.course.history_from
     }
 
     /// When the first step begins, where the start was delayed.

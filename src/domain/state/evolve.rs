@@ -28,7 +28,7 @@ impl State {
             output: None,
             terminate_reason: None,
             end_failure: None,
-            course: Course::new(0),
+            course: Course::new(event.number, 0),
             units: Units { steps, ..Units::default() },
             handlers: BTreeMap::new(),
             signals: signals::Signals::default(),

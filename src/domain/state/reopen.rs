@@ -96,7 +96,7 @@ impl State {
         (self.phase, self.wind_down, self.close_time) = (Phase::Running, None, None);
         (self.output, self.terminate_reason, self.end_failure) = (None, None, None);
         self.created.expire_time = expire_time;
-        self.course.generation = generation;
+        (self.course.generation, self.course.history_from) = (generation, self.last_number);
         let whole: Vec<StepIndex> = self.named_steps(steps, |step| step.items.is_empty());
         for step in &whole {
             self.renew_step(*step);

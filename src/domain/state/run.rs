@@ -96,7 +96,7 @@ impl State {
     /// Takes over what the runs before have left.
     fn take_over(&mut self, start: &RunStart) {
         self.start_time = start.start_time;
-        self.course = Course::new(start.deliveries);
+        self.course = Course::new(self.last_number, start.deliveries);
         self.course.reports = start.reports.iter().cloned().collect::<std::collections::VecDeque<AcceptedReport>>();
         for unit in &mut self.units.steps {
             unit.first_delivery = start.deliveries;

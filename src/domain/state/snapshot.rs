@@ -28,7 +28,7 @@ use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// Format of the bytes that [`State::to_bytes`] makes.
-const FORMAT: u16 = 3;
+const FORMAT: u16 = 5;
 
 const DIGEST_BYTES: usize = 16;
 
@@ -149,7 +149,7 @@ stored! {
         results
     }
     StepResult { step, end }
-    Course { pause, next_input, generation, deliveries, reports }
+    Course { pause, next_input, generation, history_from, deliveries, reports }
     Pause { number, reason }
     AcceptedReport { unit, delivery, hash }
     Handler { item, event }

@@ -2,8 +2,8 @@
 
 use super::unit::{Status, UnitState};
 use super::{State, Timer, UnitKey};
-use crate::domain::Timestamp;
 use crate::domain::definition::{Role, StepIndex};
+use crate::domain::{ExecutionId, Timestamp};
 use std::sync::Arc;
 
 impl State {
@@ -65,6 +65,11 @@ impl State {
     /// Units that are to be undone and whose undoing has not begun.
     pub(in crate::domain) fn undos_left(&self) -> usize {
         if self.next_undo().is_some() { self.indexes.undo.len() } else { 0 }
+    }
+
+    /// Children that no unit waits for and that have no cancel yet.
+    pub(in crate::domain) fn abandoned_children(&self) -> impl ExactSizeIterator<Item = &ExecutionId> {
+        self.effects.abandoned.keys()
     }
 
     /// Whether something is being undone.

@@ -276,7 +276,7 @@ fn a_look_brings_up_the_open_effects_and_no_others() {
 
 // The child's own view.
 
-fn born(lines: &str, depth: u32, cancelled: Option<&str>) -> Run {
+pub(super) fn born(lines: &str, depth: u32, cancelled: Option<&str>) -> Run {
     let parent = Parent {
         key: ExecutionKey(5),
         uid: Uid(Uuid::from_u128(1)),

@@ -212,6 +212,30 @@ fn a_step_waits_for_its_child() {
 }
 
 #[test]
+fn a_child_that_is_not_needed_any_more_is_to_be_cancelled() {
+    let lines = "steps: [{id: a, workflow: child@*, timeout: 9s, retry: {max_attempts: 2, initial_interval: 0s}}]";
+    let mut run = Run::start(lines, "{}");
+    run.at(9.0, wake());
+    let child = |attempt| ExecutionId::of_child(run.state.uid(), 1, "a", 1, attempt);
+    assert_eq!(
+        told(&run, 9.0),
+        [
+            format!("is to cancel children that it does not need any more: {}", child(1)),
+            format!("a waits for child {} to start, until 18", child(2))
+        ]
+    );
+}
+
+#[test]
+fn a_closed_child_is_to_tell_its_parent() {
+    let mut run = super::child::born("steps: [{id: c, compute: 5}]", 1, None);
+    let parent = "is to tell unit a of its parent p how it ended, since 0".to_owned();
+    assert_eq!(told(&run, 0.5), ["is closed (SUCCEEDED), since 0".to_owned(), parent]);
+    run.at(1.0, Command::Settle(Settled::ParentTold));
+    assert_eq!(told(&run, 1.0), ["is closed (SUCCEEDED), since 0"]);
+}
+
+#[test]
 fn a_signal_waits_to_be_taken() {
     let run = Run::start("steps: [{id: a, signal: {execution: other, name: go}}]", "{}");
     let waits = "a gives signal \"go\" to execution other, which has not taken it";

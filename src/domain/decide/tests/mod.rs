@@ -13,6 +13,7 @@ mod explain;
 mod fan_out;
 mod flow;
 mod handler;
+mod limit;
 mod property;
 mod reopen;
 mod request;

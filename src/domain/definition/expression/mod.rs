@@ -35,13 +35,31 @@ pub(super) use template::{canonical_text, whole};
 
 use super::StepIndex;
 use crate::domain::{Failure, PAYLOAD_BYTES_MAX, Payload, Timestamp};
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, cell::Cell, fmt, sync::Arc};
 
 /// Most bytes of one expression's source: 4 KiB.
 pub const EXPRESSION_BYTES_MAX: usize = 4 * 1024;
 
 /// Most units of work in one evaluation: a unit is a node evaluated, an element visited or 32 bytes copied.
-const WORK_MAX: usize = 1_000_000;
+pub const WORK_MAX: usize = 1_000_000;
+
+/// Counts the work of many evaluations, in the units of [`WORK_MAX`], and what is read to find paths.
+///
+/// It refuses nothing: whoever asks for many evaluations looks at it and leaves the others for later.
+#[derive(Debug, Default)]
+pub struct Meter(Cell<usize>);
+
+impl Meter {
+    /// The work so far.
+    #[must_use]
+    pub fn units(&self) -> usize {
+        self.0.get()
+    }
+
+    fn add(&self, units: usize) {
+        self.0.set(self.0.get().saturating_add(units));
+    }
+}
 
 /// What expressions can see.
 #[derive(Clone, Copy)]
@@ -60,6 +78,17 @@ pub struct Scope<'a> {
     pub item: Option<ItemScope<'a>>,
     /// The execution itself.
     pub execution: ExecutionScope<'a>,
+    /// Counts the work, for whoever evaluates a lot.
+    pub meter: Option<&'a Meter>,
+}
+
+impl Scope<'_> {
+    /// Tells the meter of work.
+    fn count(&self, units: usize) {
+        if let Some(meter) = self.meter {
+            meter.add(units);
+        }
+    }
 }
 
 /// The `for_each` variable in expressions, whatever its name.
@@ -151,6 +180,10 @@ impl Budget {
         Self { left: WORK_MAX }
     }
 
+    fn spent(&self) -> usize {
+        WORK_MAX - self.left
+    }
+
     fn spend(&mut self, units: usize) -> Result<(), Problem> {
         match self.left.checked_sub(units) {
             Some(left) => {
@@ -189,7 +222,10 @@ impl Expression {
     ///
     /// [`EvaluationError`], also if the value is no boolean.
     pub fn evaluate_bool(&self, scope: &Scope<'_>) -> Result<bool, EvaluationError> {
-        match self.value(scope, &mut Budget::new()).map_err(|problem| self.error(problem))? {
+        let mut budget = Budget::new();
+        let value = self.value(scope, &mut budget);
+        scope.count(budget.spent());
+        match value.map_err(|problem| self.error(problem))? {
             cel_core::Value::Bool(flag) => Ok(flag),
             other => Err(self.error(Problem::NotBoolean(value::kind(&other)))),
         }
@@ -223,7 +259,10 @@ impl Expression {
             }
         }
         let mut out = String::new();
-        self.append(scope, &mut Budget::new(), &mut out, Form::Json).map_err(|problem| self.error(problem))?;
+        let mut budget = Budget::new();
+        let written = self.append(scope, &mut budget, &mut out, Form::Json);
+        scope.count(budget.spent());
+        written.map_err(|problem| self.error(problem))?;
         Ok(Payload::from_json(out))
     }
 

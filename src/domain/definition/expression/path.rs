@@ -27,6 +27,9 @@ pub(super) enum Root {
 }
 
 /// One step of a path.
+/// Bytes that are read past in about the time of a unit of work.
+const READ_BYTES: usize = 128;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     Member(Arc<str>),
@@ -45,6 +48,10 @@ impl Path {
     /// JSON text of what the path leads to.
     pub(super) fn find<'s>(&self, scope: &Scope<'s>) -> Result<Cow<'s, str>, Problem> {
         let mut text = self.root_value(scope);
+        // Following a path reads past what stands before, of a large payload over and over.
+        if !self.segments.is_empty() {
+            scope.count(text.len() / READ_BYTES);
+        }
         for (index, segment) in self.segments.iter().enumerate() {
             text = match text {
                 Cow::Borrowed(text) => Cow::Borrowed(self.follow(text, index, segment)?),

@@ -113,7 +113,10 @@ impl Template {
             Part::Whole(expression) => expression.evaluate(scope),
             Part::Text(_) | Part::List(_) | Part::Object(_) => {
                 let mut out = String::new();
-                write(&self.root, scope, &mut Budget::new(), &mut out)?;
+                let mut budget = Budget::new();
+                let written = write(&self.root, scope, &mut budget, &mut out);
+                scope.count(budget.spent());
+                written?;
                 Ok(Payload::from_json(out))
             }
         }

@@ -4121,8 +4121,14 @@ type Limits struct {
 	SessionTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=session_timeout,json=sessionTimeout,proto3" json:"session_timeout,omitempty"`
 	// How long a `request_id` is remembered.
 	RequestIdRetention *durationpb.Duration `protobuf:"bytes,7,opt,name=request_id_retention,json=requestIdRetention,proto3" json:"request_id_retention,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Most items of a `for_each`.
+	FanOutItemsMax int32 `protobuf:"varint,8,opt,name=fan_out_items_max,json=fanOutItemsMax,proto3" json:"fan_out_items_max,omitempty"`
+	// Events that one run may have before it fails with `HISTORY_TOO_LONG`: a guard, not a limit to plan for.
+	HistoryEventsMax int64 `protobuf:"varint,9,opt,name=history_events_max,json=historyEventsMax,proto3" json:"history_events_max,omitempty"`
+	// Executions that may be open when another one is started. 0 if there is no limit.
+	ActiveExecutionsMax int64 `protobuf:"varint,10,opt,name=active_executions_max,json=activeExecutionsMax,proto3" json:"active_executions_max,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -4202,6 +4208,27 @@ func (x *Limits) GetRequestIdRetention() *durationpb.Duration {
 		return x.RequestIdRetention
 	}
 	return nil
+}
+
+func (x *Limits) GetFanOutItemsMax() int32 {
+	if x != nil {
+		return x.FanOutItemsMax
+	}
+	return 0
+}
+
+func (x *Limits) GetHistoryEventsMax() int64 {
+	if x != nil {
+		return x.HistoryEventsMax
+	}
+	return 0
+}
+
+func (x *Limits) GetActiveExecutionsMax() int64 {
+	if x != nil {
+		return x.ActiveExecutionsMax
+	}
+	return 0
 }
 
 var File_orbit_admin_v1_admin_service_proto protoreflect.FileDescriptor
@@ -4490,7 +4517,7 @@ const file_orbit_admin_v1_admin_service_proto_rawDesc = "" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vevent_level\x18\x02 \x01(\x05R\n" +
-	"eventLevel\"\x8e\x03\n" +
+	"eventLevel\"\x9b\x04\n" +
 	"\x06Limits\x12*\n" +
 	"\x11payload_bytes_max\x18\x01 \x01(\x03R\x0fpayloadBytesMax\x12*\n" +
 	"\x11message_bytes_max\x18\x02 \x01(\x03R\x0fmessageBytesMax\x12\"\n" +
@@ -4498,7 +4525,11 @@ const file_orbit_admin_v1_admin_service_proto_rawDesc = "" +
 	"\x11wait_duration_max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x0fwaitDurationMax\x120\n" +
 	"\x14buffered_signals_max\x18\x05 \x01(\x05R\x12bufferedSignalsMax\x12B\n" +
 	"\x0fsession_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0esessionTimeout\x12K\n" +
-	"\x14request_id_retention\x18\a \x01(\v2\x19.google.protobuf.DurationR\x12requestIdRetention*\x9a\x01\n" +
+	"\x14request_id_retention\x18\a \x01(\v2\x19.google.protobuf.DurationR\x12requestIdRetention\x12)\n" +
+	"\x11fan_out_items_max\x18\b \x01(\x05R\x0efanOutItemsMax\x12,\n" +
+	"\x12history_events_max\x18\t \x01(\x03R\x10historyEventsMax\x122\n" +
+	"\x15active_executions_max\x18\n" +
+	" \x01(\x03R\x13activeExecutionsMax*\x9a\x01\n" +
 	"\rIdReusePolicy\x12\x1f\n" +
 	"\x1bID_REUSE_POLICY_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ID_REUSE_POLICY_REJECT\x10\x01\x12%\n" +

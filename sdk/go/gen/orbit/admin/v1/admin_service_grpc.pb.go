@@ -78,7 +78,8 @@ type AdminServiceClient interface {
 	// `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
 	// With `signal` an open execution of the same workflow that has the id gets the signal instead.
 	// Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
-	// `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+	// `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`,
+	// `TOO_MANY_EXECUTIONS`.
 	StartExecution(ctx context.Context, in *StartExecutionRequest, opts ...grpc.CallOption) (*StartExecutionResponse, error)
 	// Reads an execution with its steps. Errors: `EXECUTION_NOT_FOUND`.
 	GetExecution(ctx context.Context, in *GetExecutionRequest, opts ...grpc.CallOption) (*GetExecutionResponse, error)
@@ -488,7 +489,8 @@ type AdminServiceServer interface {
 	// `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
 	// With `signal` an open execution of the same workflow that has the id gets the signal instead.
 	// Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
-	// `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+	// `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`,
+	// `TOO_MANY_EXECUTIONS`.
 	StartExecution(context.Context, *StartExecutionRequest) (*StartExecutionResponse, error)
 	// Reads an execution with its steps. Errors: `EXECUTION_NOT_FOUND`.
 	GetExecution(context.Context, *GetExecutionRequest) (*GetExecutionResponse, error)

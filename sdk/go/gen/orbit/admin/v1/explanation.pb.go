@@ -224,6 +224,8 @@ type Wait struct {
 	//	*Wait_Held
 	//	*Wait_Child
 	//	*Wait_Recipient
+	//	*Wait_Parent
+	//	*Wait_Abandoned
 	Reason        isWait_Reason `protobuf_oneof:"reason"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -445,6 +447,24 @@ func (x *Wait) GetRecipient() *RecipientReason {
 	return nil
 }
 
+func (x *Wait) GetParent() *ParentReason {
+	if x != nil {
+		if x, ok := x.Reason.(*Wait_Parent); ok {
+			return x.Parent
+		}
+	}
+	return nil
+}
+
+func (x *Wait) GetAbandoned() *AbandonedReason {
+	if x != nil {
+		if x, ok := x.Reason.(*Wait_Abandoned); ok {
+			return x.Abandoned
+		}
+	}
+	return nil
+}
+
 type isWait_Reason interface {
 	isWait_Reason()
 }
@@ -529,6 +549,16 @@ type Wait_Recipient struct {
 	Recipient *RecipientReason `protobuf:"bytes,25,opt,name=recipient,proto3,oneof"`
 }
 
+type Wait_Parent struct {
+	// The parent is to hear of the end.
+	Parent *ParentReason `protobuf:"bytes,26,opt,name=parent,proto3,oneof"`
+}
+
+type Wait_Abandoned struct {
+	// Children that no unit waits for any more are to be cancelled.
+	Abandoned *AbandonedReason `protobuf:"bytes,27,opt,name=abandoned,proto3,oneof"`
+}
+
 func (*Wait_Closed) isWait_Reason() {}
 
 func (*Wait_Quarantine) isWait_Reason() {}
@@ -560,6 +590,10 @@ func (*Wait_Held) isWait_Reason() {}
 func (*Wait_Child) isWait_Reason() {}
 
 func (*Wait_Recipient) isWait_Reason() {}
+
+func (*Wait_Parent) isWait_Reason() {}
+
+func (*Wait_Abandoned) isWait_Reason() {}
 
 // The execution is closed.
 type ClosedReason struct {
@@ -1618,6 +1652,116 @@ func (*HeldReason) Descriptor() ([]byte, []int) {
 	return file_orbit_admin_v1_explanation_proto_rawDescGZIP(), []int{18}
 }
 
+// The parent is to hear of the end.
+type ParentReason struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the parent.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its unit that waits.
+	Unit          string `protobuf:"bytes,2,opt,name=unit,proto3" json:"unit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParentReason) Reset() {
+	*x = ParentReason{}
+	mi := &file_orbit_admin_v1_explanation_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParentReason) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParentReason) ProtoMessage() {}
+
+func (x *ParentReason) ProtoReflect() protoreflect.Message {
+	mi := &file_orbit_admin_v1_explanation_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParentReason.ProtoReflect.Descriptor instead.
+func (*ParentReason) Descriptor() ([]byte, []int) {
+	return file_orbit_admin_v1_explanation_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ParentReason) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ParentReason) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+// Children that no unit waits for any more are to be cancelled.
+type AbandonedReason struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids of the first of them, at most 10.
+	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	// How many more.
+	MoreIds       int32 `protobuf:"varint,2,opt,name=more_ids,json=moreIds,proto3" json:"more_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbandonedReason) Reset() {
+	*x = AbandonedReason{}
+	mi := &file_orbit_admin_v1_explanation_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbandonedReason) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbandonedReason) ProtoMessage() {}
+
+func (x *AbandonedReason) ProtoReflect() protoreflect.Message {
+	mi := &file_orbit_admin_v1_explanation_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbandonedReason.ProtoReflect.Descriptor instead.
+func (*AbandonedReason) Descriptor() ([]byte, []int) {
+	return file_orbit_admin_v1_explanation_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *AbandonedReason) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *AbandonedReason) GetMoreIds() int32 {
+	if x != nil {
+		return x.MoreIds
+	}
+	return 0
+}
+
 var File_orbit_admin_v1_explanation_proto protoreflect.FileDescriptor
 
 const file_orbit_admin_v1_explanation_proto_rawDesc = "" +
@@ -1633,7 +1777,7 @@ const file_orbit_admin_v1_explanation_proto_rawDesc = "" +
 	"\x03now\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12*\n" +
 	"\x05waits\x18\a \x03(\v2\x14.orbit.admin.v1.WaitR\x05waits\x12\x1d\n" +
 	"\n" +
-	"more_waits\x18\b \x01(\x05R\tmoreWaits\"\xc3\b\n" +
+	"more_waits\x18\b \x01(\x05R\tmoreWaits\"\xbc\t\n" +
 	"\x04Wait\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x129\n" +
 	"\n" +
@@ -1660,7 +1804,9 @@ const file_orbit_admin_v1_explanation_proto_rawDesc = "" +
 	"\x05delay\x18\x16 \x01(\v2\x1b.orbit.admin.v1.DelayReasonH\x00R\x05delay\x120\n" +
 	"\x04held\x18\x17 \x01(\v2\x1a.orbit.admin.v1.HeldReasonH\x00R\x04held\x123\n" +
 	"\x05child\x18\x18 \x01(\v2\x1b.orbit.admin.v1.ChildReasonH\x00R\x05child\x12?\n" +
-	"\trecipient\x18\x19 \x01(\v2\x1f.orbit.admin.v1.RecipientReasonH\x00R\trecipientB\b\n" +
+	"\trecipient\x18\x19 \x01(\v2\x1f.orbit.admin.v1.RecipientReasonH\x00R\trecipient\x126\n" +
+	"\x06parent\x18\x1a \x01(\v2\x1c.orbit.admin.v1.ParentReasonH\x00R\x06parent\x12?\n" +
+	"\tabandoned\x18\x1b \x01(\v2\x1f.orbit.admin.v1.AbandonedReasonH\x00R\tabandonedB\b\n" +
 	"\x06reason\"\x0e\n" +
 	"\fClosedReason\"e\n" +
 	"\vChildReason\x12\x0e\n" +
@@ -1735,7 +1881,13 @@ const file_orbit_admin_v1_explanation_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\r\n" +
 	"\vDelayReason\"\f\n" +
 	"\n" +
-	"HeldReasonB\xb0\x01\n" +
+	"HeldReason\"2\n" +
+	"\fParentReason\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04unit\x18\x02 \x01(\tR\x04unit\">\n" +
+	"\x0fAbandonedReason\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x19\n" +
+	"\bmore_ids\x18\x02 \x01(\x05R\amoreIdsB\xb0\x01\n" +
 	"\x11io.orbit.admin.v1B\x10ExplanationProtoP\x01Z/orbit.example/sdk/go/gen/orbit/admin/v1;adminv1\xa2\x02\x03OAX\xaa\x02\x0eOrbit.Admin.V1\xca\x02\x0eOrbit\\Admin\\V1\xe2\x02\x1aOrbit\\Admin\\V1\\GPBMetadata\xea\x02\x10Orbit::Admin::V1b\x06proto3"
 
 var (
@@ -1751,7 +1903,7 @@ func file_orbit_admin_v1_explanation_proto_rawDescGZIP() []byte {
 }
 
 var file_orbit_admin_v1_explanation_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_orbit_admin_v1_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_orbit_admin_v1_explanation_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_orbit_admin_v1_explanation_proto_goTypes = []any{
 	(WindDownReason_Stage)(0),     // 0: orbit.admin.v1.WindDownReason.Stage
 	(*Explanation)(nil),           // 1: orbit.admin.v1.Explanation
@@ -1773,18 +1925,20 @@ var file_orbit_admin_v1_explanation_proto_goTypes = []any{
 	(*PauseReason)(nil),           // 17: orbit.admin.v1.PauseReason
 	(*DelayReason)(nil),           // 18: orbit.admin.v1.DelayReason
 	(*HeldReason)(nil),            // 19: orbit.admin.v1.HeldReason
-	(v1.Execution_State)(0),       // 20: orbit.workflow.v1.Execution.State
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*v1.FanOutStatus)(nil),       // 23: orbit.workflow.v1.FanOutStatus
+	(*ParentReason)(nil),          // 20: orbit.admin.v1.ParentReason
+	(*AbandonedReason)(nil),       // 21: orbit.admin.v1.AbandonedReason
+	(v1.Execution_State)(0),       // 22: orbit.workflow.v1.Execution.State
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*v1.FanOutStatus)(nil),       // 25: orbit.workflow.v1.FanOutStatus
 }
 var file_orbit_admin_v1_explanation_proto_depIdxs = []int32{
-	20, // 0: orbit.admin.v1.Explanation.state:type_name -> orbit.workflow.v1.Execution.State
-	21, // 1: orbit.admin.v1.Explanation.expire_time:type_name -> google.protobuf.Timestamp
-	21, // 2: orbit.admin.v1.Explanation.now:type_name -> google.protobuf.Timestamp
+	22, // 0: orbit.admin.v1.Explanation.state:type_name -> orbit.workflow.v1.Execution.State
+	23, // 1: orbit.admin.v1.Explanation.expire_time:type_name -> google.protobuf.Timestamp
+	23, // 2: orbit.admin.v1.Explanation.now:type_name -> google.protobuf.Timestamp
 	2,  // 3: orbit.admin.v1.Explanation.waits:type_name -> orbit.admin.v1.Wait
-	21, // 4: orbit.admin.v1.Wait.since_time:type_name -> google.protobuf.Timestamp
-	21, // 5: orbit.admin.v1.Wait.until_time:type_name -> google.protobuf.Timestamp
+	23, // 4: orbit.admin.v1.Wait.since_time:type_name -> google.protobuf.Timestamp
+	23, // 5: orbit.admin.v1.Wait.until_time:type_name -> google.protobuf.Timestamp
 	3,  // 6: orbit.admin.v1.Wait.closed:type_name -> orbit.admin.v1.ClosedReason
 	6,  // 7: orbit.admin.v1.Wait.quarantine:type_name -> orbit.admin.v1.QuarantineReason
 	7,  // 8: orbit.admin.v1.Wait.wind_down:type_name -> orbit.admin.v1.WindDownReason
@@ -1801,18 +1955,20 @@ var file_orbit_admin_v1_explanation_proto_depIdxs = []int32{
 	19, // 19: orbit.admin.v1.Wait.held:type_name -> orbit.admin.v1.HeldReason
 	4,  // 20: orbit.admin.v1.Wait.child:type_name -> orbit.admin.v1.ChildReason
 	5,  // 21: orbit.admin.v1.Wait.recipient:type_name -> orbit.admin.v1.RecipientReason
-	0,  // 22: orbit.admin.v1.WindDownReason.stage:type_name -> orbit.admin.v1.WindDownReason.Stage
-	10, // 23: orbit.admin.v1.WorkerReason.near_misses:type_name -> orbit.admin.v1.NearMiss
-	21, // 24: orbit.admin.v1.ReportReason.expire_time:type_name -> google.protobuf.Timestamp
-	22, // 25: orbit.admin.v1.ReportReason.heartbeat_timeout:type_name -> google.protobuf.Duration
-	21, // 26: orbit.admin.v1.ReportReason.heartbeat_due_time:type_name -> google.protobuf.Timestamp
-	21, // 27: orbit.admin.v1.ReportReason.contact_time:type_name -> google.protobuf.Timestamp
-	23, // 28: orbit.admin.v1.ItemsReason.fan_out:type_name -> orbit.workflow.v1.FanOutStatus
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	20, // 22: orbit.admin.v1.Wait.parent:type_name -> orbit.admin.v1.ParentReason
+	21, // 23: orbit.admin.v1.Wait.abandoned:type_name -> orbit.admin.v1.AbandonedReason
+	0,  // 24: orbit.admin.v1.WindDownReason.stage:type_name -> orbit.admin.v1.WindDownReason.Stage
+	10, // 25: orbit.admin.v1.WorkerReason.near_misses:type_name -> orbit.admin.v1.NearMiss
+	23, // 26: orbit.admin.v1.ReportReason.expire_time:type_name -> google.protobuf.Timestamp
+	24, // 27: orbit.admin.v1.ReportReason.heartbeat_timeout:type_name -> google.protobuf.Duration
+	23, // 28: orbit.admin.v1.ReportReason.heartbeat_due_time:type_name -> google.protobuf.Timestamp
+	23, // 29: orbit.admin.v1.ReportReason.contact_time:type_name -> google.protobuf.Timestamp
+	25, // 30: orbit.admin.v1.ItemsReason.fan_out:type_name -> orbit.workflow.v1.FanOutStatus
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_orbit_admin_v1_explanation_proto_init() }
@@ -1837,6 +1993,8 @@ func file_orbit_admin_v1_explanation_proto_init() {
 		(*Wait_Held)(nil),
 		(*Wait_Child)(nil),
 		(*Wait_Recipient)(nil),
+		(*Wait_Parent)(nil),
+		(*Wait_Abandoned)(nil),
 	}
 	file_orbit_admin_v1_explanation_proto_msgTypes[9].OneofWrappers = []any{
 		(*NearMiss_Language)(nil),
@@ -1849,7 +2007,7 @@ func file_orbit_admin_v1_explanation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_orbit_admin_v1_explanation_proto_rawDesc), len(file_orbit_admin_v1_explanation_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -96,6 +96,9 @@ const (
 	ErrorReason_ERROR_REASON_EXECUTION_OPEN ErrorReason = 30
 	// NOT_FOUND: no batch has this id, or it was deleted long after its end.
 	ErrorReason_ERROR_REASON_BATCH_NOT_FOUND ErrorReason = 31
+	// RESOURCE_EXHAUSTED: as many executions are open as the server's operator allows; the metadata has the limit. A start is
+	// possible once one has ended.
+	ErrorReason_ERROR_REASON_TOO_MANY_EXECUTIONS ErrorReason = 32
 )
 
 // Enum value maps for ErrorReason.
@@ -133,6 +136,7 @@ var (
 		29: "ERROR_REASON_EXECUTION_NOT_RETRYABLE",
 		30: "ERROR_REASON_EXECUTION_OPEN",
 		31: "ERROR_REASON_BATCH_NOT_FOUND",
+		32: "ERROR_REASON_TOO_MANY_EXECUTIONS",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":               0,
@@ -167,6 +171,7 @@ var (
 		"ERROR_REASON_EXECUTION_NOT_RETRYABLE":   29,
 		"ERROR_REASON_EXECUTION_OPEN":            30,
 		"ERROR_REASON_BATCH_NOT_FOUND":           31,
+		"ERROR_REASON_TOO_MANY_EXECUTIONS":       32,
 	}
 )
 
@@ -201,7 +206,7 @@ var File_orbit_workflow_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_orbit_workflow_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"$orbit/workflow/v1/error_reason.proto\x12\x11orbit.workflow.v1*\x82\t\n" +
+	"$orbit/workflow/v1/error_reason.proto\x12\x11orbit.workflow.v1*\xa8\t\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_FIELD_VIOLATION\x10\x01\x12#\n" +
@@ -235,7 +240,8 @@ const file_orbit_workflow_v1_error_reason_proto_rawDesc = "" +
 	"\x19ERROR_REASON_QUERY_FAILED\x10\x1c\x12(\n" +
 	"$ERROR_REASON_EXECUTION_NOT_RETRYABLE\x10\x1d\x12\x1f\n" +
 	"\x1bERROR_REASON_EXECUTION_OPEN\x10\x1e\x12 \n" +
-	"\x1cERROR_REASON_BATCH_NOT_FOUND\x10\x1fB\xc5\x01\n" +
+	"\x1cERROR_REASON_BATCH_NOT_FOUND\x10\x1f\x12$\n" +
+	" ERROR_REASON_TOO_MANY_EXECUTIONS\x10 B\xc5\x01\n" +
 	"\x14io.orbit.workflow.v1B\x10ErrorReasonProtoP\x01Z5orbit.example/sdk/go/gen/orbit/workflow/v1;workflowv1\xa2\x02\x03OWX\xaa\x02\x11Orbit.Workflow.V1\xca\x02\x11Orbit\\Workflow\\V1\xe2\x02\x1dOrbit\\Workflow\\V1\\GPBMetadata\xea\x02\x13Orbit::Workflow::V1b\x06proto3"
 
 var (

@@ -1823,6 +1823,9 @@ class Limits(google.protobuf.message.Message):
     BUFFERED_SIGNALS_MAX_FIELD_NUMBER: builtins.int
     SESSION_TIMEOUT_FIELD_NUMBER: builtins.int
     REQUEST_ID_RETENTION_FIELD_NUMBER: builtins.int
+    FAN_OUT_ITEMS_MAX_FIELD_NUMBER: builtins.int
+    HISTORY_EVENTS_MAX_FIELD_NUMBER: builtins.int
+    ACTIVE_EXECUTIONS_MAX_FIELD_NUMBER: builtins.int
     payload_bytes_max: builtins.int
     """Largest payload, in bytes of JSON text."""
     message_bytes_max: builtins.int
@@ -1831,6 +1834,12 @@ class Limits(google.protobuf.message.Message):
     """Most entries of a page."""
     buffered_signals_max: builtins.int
     """Most signals that wait in one execution."""
+    fan_out_items_max: builtins.int
+    """Most items of a `for_each`."""
+    history_events_max: builtins.int
+    """Events that one run may have before it fails with `HISTORY_TOO_LONG`: a guard, not a limit to plan for."""
+    active_executions_max: builtins.int
+    """Executions that may be open when another one is started. 0 if there is no limit."""
     @property
     def wait_duration_max(self) -> google.protobuf.duration_pb2.Duration:
         """Longest wait of a poll."""
@@ -1853,8 +1862,11 @@ class Limits(google.protobuf.message.Message):
         buffered_signals_max: builtins.int = ...,
         session_timeout: google.protobuf.duration_pb2.Duration | None = ...,
         request_id_retention: google.protobuf.duration_pb2.Duration | None = ...,
+        fan_out_items_max: builtins.int = ...,
+        history_events_max: builtins.int = ...,
+        active_executions_max: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["request_id_retention", b"request_id_retention", "session_timeout", b"session_timeout", "wait_duration_max", b"wait_duration_max"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["buffered_signals_max", b"buffered_signals_max", "message_bytes_max", b"message_bytes_max", "page_size_max", b"page_size_max", "payload_bytes_max", b"payload_bytes_max", "request_id_retention", b"request_id_retention", "session_timeout", b"session_timeout", "wait_duration_max", b"wait_duration_max"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["active_executions_max", b"active_executions_max", "buffered_signals_max", b"buffered_signals_max", "fan_out_items_max", b"fan_out_items_max", "history_events_max", b"history_events_max", "message_bytes_max", b"message_bytes_max", "page_size_max", b"page_size_max", "payload_bytes_max", b"payload_bytes_max", "request_id_retention", b"request_id_retention", "session_timeout", b"session_timeout", "wait_duration_max", b"wait_duration_max"]) -> None: ...
 
 Global___Limits: typing_extensions.TypeAlias = Limits

@@ -224,7 +224,8 @@ class AdminServiceServicer(object):
         `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
         With `signal` an open execution of the same workflow that has the id gets the signal instead.
         Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
-        `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+        `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`,
+        `TOO_MANY_EXECUTIONS`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

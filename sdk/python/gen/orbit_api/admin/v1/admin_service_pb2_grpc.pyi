@@ -716,7 +716,8 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
     `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
     With `signal` an open execution of the same workflow that has the id gets the signal instead.
     Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
-    `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+    `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`,
+    `TOO_MANY_EXECUTIONS`.
     """
 
     GetExecution: _AdminServiceGetExecutionType
@@ -1016,7 +1017,8 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
         With `signal` an open execution of the same workflow that has the id gets the signal instead.
         Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
-        `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+        `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`,
+        `TOO_MANY_EXECUTIONS`.
         """
 
     @abc.abstractmethod

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from orbit_api.workflow.v1 import execution_pb2 as orbit_dot_workflow_dot_v1_dot_execution__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n orbit/admin/v1/explanation.proto\x12\x0eorbit.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!orbit/workflow/v1/execution.proto\"\xcb\x02\n\x0b\x45xplanation\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n\x03uid\x18\x02 \x01(\tR\x03uid\x12\x38\n\x05state\x18\x03 \x01(\x0e\x32\".orbit.workflow.v1.Execution.StateR\x05state\x12*\n\x11last_event_number\x18\x04 \x01(\x03R\x0flastEventNumber\x12;\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\x12,\n\x03now\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x03now\x12*\n\x05waits\x18\x07 \x03(\x0b\x32\x14.orbit.admin.v1.WaitR\x05waits\x12\x1d\n\nmore_waits\x18\x08 \x01(\x05R\tmoreWaits\"\xc3\x08\n\x04Wait\x12\x12\n\x04unit\x18\x01 \x01(\tR\x04unit\x12\x39\n\nsince_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tsinceTime\x12\x39\n\nuntil_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tuntilTime\x12\x18\n\x07message\x18\x04 \x01(\tR\x07message\x12\x12\n\x04hint\x18\x05 \x01(\tR\x04hint\x12\x36\n\x06\x63losed\x18\n \x01(\x0b\x32\x1c.orbit.admin.v1.ClosedReasonH\x00R\x06\x63losed\x12\x42\n\nquarantine\x18\x0b \x01(\x0b\x32 .orbit.admin.v1.QuarantineReasonH\x00R\nquarantine\x12=\n\twind_down\x18\x0c \x01(\x0b\x32\x1e.orbit.admin.v1.WindDownReasonH\x00R\x08windDown\x12\x30\n\x04work\x18\r \x01(\x0b\x32\x1a.orbit.admin.v1.WorkReasonH\x00R\x04work\x12\x36\n\x06worker\x18\x0e \x01(\x0b\x32\x1c.orbit.admin.v1.WorkerReasonH\x00R\x06worker\x12\x36\n\x06report\x18\x0f \x01(\x0b\x32\x1c.orbit.admin.v1.ReportReasonH\x00R\x06report\x12\x33\n\x05retry\x18\x10 \x01(\x0b\x32\x1b.orbit.admin.v1.RetryReasonH\x00R\x05retry\x12\x33\n\x05sleep\x18\x11 \x01(\x0b\x32\x1b.orbit.admin.v1.SleepReasonH\x00R\x05sleep\x12\x36\n\x06signal\x18\x12 \x01(\x0b\x32\x1c.orbit.admin.v1.SignalReasonH\x00R\x06signal\x12\x33\n\x05items\x18\x13 \x01(\x0b\x32\x1b.orbit.admin.v1.ItemsReasonH\x00R\x05items\x12\x33\n\x05steps\x18\x14 \x01(\x0b\x32\x1b.orbit.admin.v1.StepsReasonH\x00R\x05steps\x12\x33\n\x05pause\x18\x15 \x01(\x0b\x32\x1b.orbit.admin.v1.PauseReasonH\x00R\x05pause\x12\x33\n\x05\x64\x65lay\x18\x16 \x01(\x0b\x32\x1b.orbit.admin.v1.DelayReasonH\x00R\x05\x64\x65lay\x12\x30\n\x04held\x18\x17 \x01(\x0b\x32\x1a.orbit.admin.v1.HeldReasonH\x00R\x04held\x12\x33\n\x05\x63hild\x18\x18 \x01(\x0b\x32\x1b.orbit.admin.v1.ChildReasonH\x00R\x05\x63hild\x12?\n\trecipient\x18\x19 \x01(\x0b\x32\x1f.orbit.admin.v1.RecipientReasonH\x00R\trecipientB\x08\n\x06reason\"\x0e\n\x0c\x43losedReason\"e\n\x0b\x43hildReason\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n\x03uid\x18\x02 \x01(\tR\x03uid\x12\x18\n\x07\x61ttempt\x18\x03 \x01(\x05R\x07\x61ttempt\x12\x1a\n\x08stopping\x18\x04 \x01(\x08R\x08stopping\"9\n\x0fRecipientReason\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n\x06signal\x18\x02 \x01(\tR\x06signal\"$\n\x10QuarantineReason\x12\x10\n\x03why\x18\x01 \x01(\tR\x03why\"\xbd\x01\n\x0eWindDownReason\x12:\n\x05stage\x18\x01 \x01(\x0e\x32$.orbit.admin.v1.WindDownReason.StageR\x05stage\x12\x14\n\x05units\x18\x02 \x01(\x05R\x05units\"Y\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_STOPPING\x10\x01\x12\x11\n\rSTAGE_UNDOING\x10\x02\x12\x12\n\x0eSTAGE_HANDLING\x10\x03\"\x0c\n\nWorkReason\"\xa8\x02\n\x0cWorkerReason\x12\x14\n\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n\x08\x63ontract\x18\x02 \x01(\tR\x08\x63ontract\x12\x1a\n\x08language\x18\x03 \x01(\tR\x08language\x12\x1a\n\x08priority\x18\x04 \x01(\x05R\x08priority\x12\x18\n\x07\x61ttempt\x18\x05 \x01(\x05R\x07\x61ttempt\x12\x1a\n\x08sessions\x18\x06 \x01(\x05R\x08sessions\x12\'\n\x0f\x61sking_sessions\x18\x07 \x01(\x05R\x0e\x61skingSessions\x12\x14\n\x05slots\x18\x08 \x01(\x03R\x05slots\x12\x39\n\x0bnear_misses\x18\t \x03(\x0b\x32\x18.orbit.admin.v1.NearMissR\nnearMisses\"\x86\x01\n\x08NearMiss\x12\x1c\n\x08language\x18\x01 \x01(\tH\x00R\x08language\x12\x16\n\x05queue\x18\x02 \x01(\tH\x00R\x05queue\x12\x1a\n\x07version\x18\x03 \x01(\tH\x00R\x07version\x12\x1a\n\x08sessions\x18\x04 \x01(\x05R\x08sessionsB\x0c\n\ndifference\"\xbe\x03\n\x0cReportReason\x12\x1b\n\tworker_id\x18\x01 \x01(\tR\x08workerId\x12\x1d\n\nsession_id\x18\x02 \x01(\tR\tsessionId\x12\x18\n\x07\x61ttempt\x18\x03 \x01(\x05R\x07\x61ttempt\x12\x1a\n\x08\x64\x65livery\x18\x04 \x01(\x05R\x08\x64\x65livery\x12\x12\n\x04held\x18\x05 \x01(\x08R\x04held\x12\x1a\n\x08stopping\x18\x06 \x01(\x08R\x08stopping\x12;\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\x12\x46\n\x11heartbeat_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationR\x10heartbeatTimeout\x12H\n\x12heartbeat_due_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x10heartbeatDueTime\x12=\n\x0c\x63ontact_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x0b\x63ontactTime\"H\n\x0bRetryReason\x12%\n\x0e\x66\x61iled_attempt\x18\x01 \x01(\x05R\rfailedAttempt\x12\x12\n\x04\x63ode\x18\x02 \x01(\tR\x04\x63ode\"\r\n\x0bSleepReason\"l\n\x0cSignalReason\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n\thas_match\x18\x02 \x01(\x08R\x08hasMatch\x12+\n\x11unmatched_signals\x18\x03 \x01(\x05R\x10unmatchedSignals\"\x92\x01\n\x0bItemsReason\x12\x38\n\x07\x66\x61n_out\x18\x01 \x01(\x0b\x32\x1f.orbit.workflow.v1.FanOutStatusR\x06\x66\x61nOut\x12!\n\x0cmax_parallel\x18\x02 \x01(\x05R\x0bmaxParallel\x12&\n\x0f\x61t_max_parallel\x18\x03 \x01(\x08R\ratMaxParallel\"B\n\x0bStepsReason\x12\x14\n\x05steps\x18\x01 \x03(\tR\x05steps\x12\x1d\n\nmore_steps\x18\x02 \x01(\x05R\tmoreSteps\"%\n\x0bPauseReason\x12\x16\n\x06reason\x18\x01 \x01(\tR\x06reason\"\r\n\x0b\x44\x65layReason\"\x0c\n\nHeldReasonB\xb0\x01\n\x11io.orbit.admin.v1B\x10\x45xplanationProtoP\x01Z/orbit.example/sdk/go/gen/orbit/admin/v1;adminv1\xa2\x02\x03OAX\xaa\x02\x0eOrbit.Admin.V1\xca\x02\x0eOrbit\\Admin\\V1\xe2\x02\x1aOrbit\\Admin\\V1\\GPBMetadata\xea\x02\x10Orbit::Admin::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n orbit/admin/v1/explanation.proto\x12\x0eorbit.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!orbit/workflow/v1/execution.proto\"\xcb\x02\n\x0b\x45xplanation\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n\x03uid\x18\x02 \x01(\tR\x03uid\x12\x38\n\x05state\x18\x03 \x01(\x0e\x32\".orbit.workflow.v1.Execution.StateR\x05state\x12*\n\x11last_event_number\x18\x04 \x01(\x03R\x0flastEventNumber\x12;\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\x12,\n\x03now\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x03now\x12*\n\x05waits\x18\x07 \x03(\x0b\x32\x14.orbit.admin.v1.WaitR\x05waits\x12\x1d\n\nmore_waits\x18\x08 \x01(\x05R\tmoreWaits\"\xbc\t\n\x04Wait\x12\x12\n\x04unit\x18\x01 \x01(\tR\x04unit\x12\x39\n\nsince_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tsinceTime\x12\x39\n\nuntil_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tuntilTime\x12\x18\n\x07message\x18\x04 \x01(\tR\x07message\x12\x12\n\x04hint\x18\x05 \x01(\tR\x04hint\x12\x36\n\x06\x63losed\x18\n \x01(\x0b\x32\x1c.orbit.admin.v1.ClosedReasonH\x00R\x06\x63losed\x12\x42\n\nquarantine\x18\x0b \x01(\x0b\x32 .orbit.admin.v1.QuarantineReasonH\x00R\nquarantine\x12=\n\twind_down\x18\x0c \x01(\x0b\x32\x1e.orbit.admin.v1.WindDownReasonH\x00R\x08windDown\x12\x30\n\x04work\x18\r \x01(\x0b\x32\x1a.orbit.admin.v1.WorkReasonH\x00R\x04work\x12\x36\n\x06worker\x18\x0e \x01(\x0b\x32\x1c.orbit.admin.v1.WorkerReasonH\x00R\x06worker\x12\x36\n\x06report\x18\x0f \x01(\x0b\x32\x1c.orbit.admin.v1.ReportReasonH\x00R\x06report\x12\x33\n\x05retry\x18\x10 \x01(\x0b\x32\x1b.orbit.admin.v1.RetryReasonH\x00R\x05retry\x12\x33\n\x05sleep\x18\x11 \x01(\x0b\x32\x1b.orbit.admin.v1.SleepReasonH\x00R\x05sleep\x12\x36\n\x06signal\x18\x12 \x01(\x0b\x32\x1c.orbit.admin.v1.SignalReasonH\x00R\x06signal\x12\x33\n\x05items\x18\x13 \x01(\x0b\x32\x1b.orbit.admin.v1.ItemsReasonH\x00R\x05items\x12\x33\n\x05steps\x18\x14 \x01(\x0b\x32\x1b.orbit.admin.v1.StepsReasonH\x00R\x05steps\x12\x33\n\x05pause\x18\x15 \x01(\x0b\x32\x1b.orbit.admin.v1.PauseReasonH\x00R\x05pause\x12\x33\n\x05\x64\x65lay\x18\x16 \x01(\x0b\x32\x1b.orbit.admin.v1.DelayReasonH\x00R\x05\x64\x65lay\x12\x30\n\x04held\x18\x17 \x01(\x0b\x32\x1a.orbit.admin.v1.HeldReasonH\x00R\x04held\x12\x33\n\x05\x63hild\x18\x18 \x01(\x0b\x32\x1b.orbit.admin.v1.ChildReasonH\x00R\x05\x63hild\x12?\n\trecipient\x18\x19 \x01(\x0b\x32\x1f.orbit.admin.v1.RecipientReasonH\x00R\trecipient\x12\x36\n\x06parent\x18\x1a \x01(\x0b\x32\x1c.orbit.admin.v1.ParentReasonH\x00R\x06parent\x12?\n\tabandoned\x18\x1b \x01(\x0b\x32\x1f.orbit.admin.v1.AbandonedReasonH\x00R\tabandonedB\x08\n\x06reason\"\x0e\n\x0c\x43losedReason\"e\n\x0b\x43hildReason\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n\x03uid\x18\x02 \x01(\tR\x03uid\x12\x18\n\x07\x61ttempt\x18\x03 \x01(\x05R\x07\x61ttempt\x12\x1a\n\x08stopping\x18\x04 \x01(\x08R\x08stopping\"9\n\x0fRecipientReason\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n\x06signal\x18\x02 \x01(\tR\x06signal\"$\n\x10QuarantineReason\x12\x10\n\x03why\x18\x01 \x01(\tR\x03why\"\xbd\x01\n\x0eWindDownReason\x12:\n\x05stage\x18\x01 \x01(\x0e\x32$.orbit.admin.v1.WindDownReason.StageR\x05stage\x12\x14\n\x05units\x18\x02 \x01(\x05R\x05units\"Y\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_STOPPING\x10\x01\x12\x11\n\rSTAGE_UNDOING\x10\x02\x12\x12\n\x0eSTAGE_HANDLING\x10\x03\"\x0c\n\nWorkReason\"\xa8\x02\n\x0cWorkerReason\x12\x14\n\x05queue\x18\x01 \x01(\tR\x05queue\x12\x1a\n\x08\x63ontract\x18\x02 \x01(\tR\x08\x63ontract\x12\x1a\n\x08language\x18\x03 \x01(\tR\x08language\x12\x1a\n\x08priority\x18\x04 \x01(\x05R\x08priority\x12\x18\n\x07\x61ttempt\x18\x05 \x01(\x05R\x07\x61ttempt\x12\x1a\n\x08sessions\x18\x06 \x01(\x05R\x08sessions\x12\'\n\x0f\x61sking_sessions\x18\x07 \x01(\x05R\x0e\x61skingSessions\x12\x14\n\x05slots\x18\x08 \x01(\x03R\x05slots\x12\x39\n\x0bnear_misses\x18\t \x03(\x0b\x32\x18.orbit.admin.v1.NearMissR\nnearMisses\"\x86\x01\n\x08NearMiss\x12\x1c\n\x08language\x18\x01 \x01(\tH\x00R\x08language\x12\x16\n\x05queue\x18\x02 \x01(\tH\x00R\x05queue\x12\x1a\n\x07version\x18\x03 \x01(\tH\x00R\x07version\x12\x1a\n\x08sessions\x18\x04 \x01(\x05R\x08sessionsB\x0c\n\ndifference\"\xbe\x03\n\x0cReportReason\x12\x1b\n\tworker_id\x18\x01 \x01(\tR\x08workerId\x12\x1d\n\nsession_id\x18\x02 \x01(\tR\tsessionId\x12\x18\n\x07\x61ttempt\x18\x03 \x01(\x05R\x07\x61ttempt\x12\x1a\n\x08\x64\x65livery\x18\x04 \x01(\x05R\x08\x64\x65livery\x12\x12\n\x04held\x18\x05 \x01(\x08R\x04held\x12\x1a\n\x08stopping\x18\x06 \x01(\x08R\x08stopping\x12;\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\x12\x46\n\x11heartbeat_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationR\x10heartbeatTimeout\x12H\n\x12heartbeat_due_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x10heartbeatDueTime\x12=\n\x0c\x63ontact_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x0b\x63ontactTime\"H\n\x0bRetryReason\x12%\n\x0e\x66\x61iled_attempt\x18\x01 \x01(\x05R\rfailedAttempt\x12\x12\n\x04\x63ode\x18\x02 \x01(\tR\x04\x63ode\"\r\n\x0bSleepReason\"l\n\x0cSignalReason\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n\thas_match\x18\x02 \x01(\x08R\x08hasMatch\x12+\n\x11unmatched_signals\x18\x03 \x01(\x05R\x10unmatchedSignals\"\x92\x01\n\x0bItemsReason\x12\x38\n\x07\x66\x61n_out\x18\x01 \x01(\x0b\x32\x1f.orbit.workflow.v1.FanOutStatusR\x06\x66\x61nOut\x12!\n\x0cmax_parallel\x18\x02 \x01(\x05R\x0bmaxParallel\x12&\n\x0f\x61t_max_parallel\x18\x03 \x01(\x08R\ratMaxParallel\"B\n\x0bStepsReason\x12\x14\n\x05steps\x18\x01 \x03(\tR\x05steps\x12\x1d\n\nmore_steps\x18\x02 \x01(\x05R\tmoreSteps\"%\n\x0bPauseReason\x12\x16\n\x06reason\x18\x01 \x01(\tR\x06reason\"\r\n\x0b\x44\x65layReason\"\x0c\n\nHeldReason\"2\n\x0cParentReason\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n\x04unit\x18\x02 \x01(\tR\x04unit\">\n\x0f\x41\x62\x61ndonedReason\x12\x10\n\x03ids\x18\x01 \x03(\tR\x03ids\x12\x19\n\x08more_ids\x18\x02 \x01(\x05R\x07moreIdsB\xb0\x01\n\x11io.orbit.admin.v1B\x10\x45xplanationProtoP\x01Z/orbit.example/sdk/go/gen/orbit/admin/v1;adminv1\xa2\x02\x03OAX\xaa\x02\x0eOrbit.Admin.V1\xca\x02\x0eOrbit\\Admin\\V1\xe2\x02\x1aOrbit\\Admin\\V1\\GPBMetadata\xea\x02\x10Orbit::Admin::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,41 +38,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPLANATION']._serialized_start=153
   _globals['_EXPLANATION']._serialized_end=484
   _globals['_WAIT']._serialized_start=487
-  _globals['_WAIT']._serialized_end=1578
-  _globals['_CLOSEDREASON']._serialized_start=1580
-  _globals['_CLOSEDREASON']._serialized_end=1594
-  _globals['_CHILDREASON']._serialized_start=1596
-  _globals['_CHILDREASON']._serialized_end=1697
-  _globals['_RECIPIENTREASON']._serialized_start=1699
-  _globals['_RECIPIENTREASON']._serialized_end=1756
-  _globals['_QUARANTINEREASON']._serialized_start=1758
-  _globals['_QUARANTINEREASON']._serialized_end=1794
-  _globals['_WINDDOWNREASON']._serialized_start=1797
-  _globals['_WINDDOWNREASON']._serialized_end=1986
-  _globals['_WINDDOWNREASON_STAGE']._serialized_start=1897
-  _globals['_WINDDOWNREASON_STAGE']._serialized_end=1986
-  _globals['_WORKREASON']._serialized_start=1988
-  _globals['_WORKREASON']._serialized_end=2000
-  _globals['_WORKERREASON']._serialized_start=2003
-  _globals['_WORKERREASON']._serialized_end=2299
-  _globals['_NEARMISS']._serialized_start=2302
-  _globals['_NEARMISS']._serialized_end=2436
-  _globals['_REPORTREASON']._serialized_start=2439
-  _globals['_REPORTREASON']._serialized_end=2885
-  _globals['_RETRYREASON']._serialized_start=2887
-  _globals['_RETRYREASON']._serialized_end=2959
-  _globals['_SLEEPREASON']._serialized_start=2961
-  _globals['_SLEEPREASON']._serialized_end=2974
-  _globals['_SIGNALREASON']._serialized_start=2976
-  _globals['_SIGNALREASON']._serialized_end=3084
-  _globals['_ITEMSREASON']._serialized_start=3087
-  _globals['_ITEMSREASON']._serialized_end=3233
-  _globals['_STEPSREASON']._serialized_start=3235
-  _globals['_STEPSREASON']._serialized_end=3301
-  _globals['_PAUSEREASON']._serialized_start=3303
-  _globals['_PAUSEREASON']._serialized_end=3340
-  _globals['_DELAYREASON']._serialized_start=3342
-  _globals['_DELAYREASON']._serialized_end=3355
-  _globals['_HELDREASON']._serialized_start=3357
-  _globals['_HELDREASON']._serialized_end=3369
+  _globals['_WAIT']._serialized_end=1699
+  _globals['_CLOSEDREASON']._serialized_start=1701
+  _globals['_CLOSEDREASON']._serialized_end=1715
+  _globals['_CHILDREASON']._serialized_start=1717
+  _globals['_CHILDREASON']._serialized_end=1818
+  _globals['_RECIPIENTREASON']._serialized_start=1820
+  _globals['_RECIPIENTREASON']._serialized_end=1877
+  _globals['_QUARANTINEREASON']._serialized_start=1879
+  _globals['_QUARANTINEREASON']._serialized_end=1915
+  _globals['_WINDDOWNREASON']._serialized_start=1918
+  _globals['_WINDDOWNREASON']._serialized_end=2107
+  _globals['_WINDDOWNREASON_STAGE']._serialized_start=2018
+  _globals['_WINDDOWNREASON_STAGE']._serialized_end=2107
+  _globals['_WORKREASON']._serialized_start=2109
+  _globals['_WORKREASON']._serialized_end=2121
+  _globals['_WORKERREASON']._serialized_start=2124
+  _globals['_WORKERREASON']._serialized_end=2420
+  _globals['_NEARMISS']._serialized_start=2423
+  _globals['_NEARMISS']._serialized_end=2557
+  _globals['_REPORTREASON']._serialized_start=2560
+  _globals['_REPORTREASON']._serialized_end=3006
+  _globals['_RETRYREASON']._serialized_start=3008
+  _globals['_RETRYREASON']._serialized_end=3080
+  _globals['_SLEEPREASON']._serialized_start=3082
+  _globals['_SLEEPREASON']._serialized_end=3095
+  _globals['_SIGNALREASON']._serialized_start=3097
+  _globals['_SIGNALREASON']._serialized_end=3205
+  _globals['_ITEMSREASON']._serialized_start=3208
+  _globals['_ITEMSREASON']._serialized_end=3354
+  _globals['_STEPSREASON']._serialized_start=3356
+  _globals['_STEPSREASON']._serialized_end=3422
+  _globals['_PAUSEREASON']._serialized_start=3424
+  _globals['_PAUSEREASON']._serialized_end=3461
+  _globals['_DELAYREASON']._serialized_start=3463
+  _globals['_DELAYREASON']._serialized_end=3476
+  _globals['_HELDREASON']._serialized_start=3478
+  _globals['_HELDREASON']._serialized_end=3490
+  _globals['_PARENTREASON']._serialized_start=3492
+  _globals['_PARENTREASON']._serialized_end=3542
+  _globals['_ABANDONEDREASON']._serialized_start=3544
+  _globals['_ABANDONEDREASON']._serialized_end=3606
 # @@protoc_insertion_point(module_scope)

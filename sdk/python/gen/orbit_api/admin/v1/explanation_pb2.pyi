@@ -104,6 +104,8 @@ class Wait(google.protobuf.message.Message):
     HELD_FIELD_NUMBER: builtins.int
     CHILD_FIELD_NUMBER: builtins.int
     RECIPIENT_FIELD_NUMBER: builtins.int
+    PARENT_FIELD_NUMBER: builtins.int
+    ABANDONED_FIELD_NUMBER: builtins.int
     unit: builtins.str
     """Unit that waits, for example `ship[3]`. Empty if it is the execution as a whole."""
     message: builtins.str
@@ -182,6 +184,14 @@ class Wait(google.protobuf.message.Message):
     def recipient(self) -> Global___RecipientReason:
         """Another execution is to take a signal."""
 
+    @property
+    def parent(self) -> Global___ParentReason:
+        """The parent is to hear of the end."""
+
+    @property
+    def abandoned(self) -> Global___AbandonedReason:
+        """Children that no unit waits for any more are to be cancelled."""
+
     def __init__(
         self,
         *,
@@ -206,10 +216,12 @@ class Wait(google.protobuf.message.Message):
         held: Global___HeldReason | None = ...,
         child: Global___ChildReason | None = ...,
         recipient: Global___RecipientReason | None = ...,
+        parent: Global___ParentReason | None = ...,
+        abandoned: Global___AbandonedReason | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["child", b"child", "closed", b"closed", "delay", b"delay", "held", b"held", "items", b"items", "pause", b"pause", "quarantine", b"quarantine", "reason", b"reason", "recipient", b"recipient", "report", b"report", "retry", b"retry", "signal", b"signal", "since_time", b"since_time", "sleep", b"sleep", "steps", b"steps", "until_time", b"until_time", "wind_down", b"wind_down", "work", b"work", "worker", b"worker"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["child", b"child", "closed", b"closed", "delay", b"delay", "held", b"held", "hint", b"hint", "items", b"items", "message", b"message", "pause", b"pause", "quarantine", b"quarantine", "reason", b"reason", "recipient", b"recipient", "report", b"report", "retry", b"retry", "signal", b"signal", "since_time", b"since_time", "sleep", b"sleep", "steps", b"steps", "unit", b"unit", "until_time", b"until_time", "wind_down", b"wind_down", "work", b"work", "worker", b"worker"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["reason", b"reason"]) -> typing.Literal["closed", "quarantine", "wind_down", "work", "worker", "report", "retry", "sleep", "signal", "items", "steps", "pause", "delay", "held", "child", "recipient"] | None: ...
+    def HasField(self, field_name: typing.Literal["abandoned", b"abandoned", "child", b"child", "closed", b"closed", "delay", b"delay", "held", b"held", "items", b"items", "parent", b"parent", "pause", b"pause", "quarantine", b"quarantine", "reason", b"reason", "recipient", b"recipient", "report", b"report", "retry", b"retry", "signal", b"signal", "since_time", b"since_time", "sleep", b"sleep", "steps", b"steps", "until_time", b"until_time", "wind_down", b"wind_down", "work", b"work", "worker", b"worker"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "child", b"child", "closed", b"closed", "delay", b"delay", "held", b"held", "hint", b"hint", "items", b"items", "message", b"message", "parent", b"parent", "pause", b"pause", "quarantine", b"quarantine", "reason", b"reason", "recipient", b"recipient", "report", b"report", "retry", b"retry", "signal", b"signal", "since_time", b"since_time", "sleep", b"sleep", "steps", b"steps", "unit", b"unit", "until_time", b"until_time", "wind_down", b"wind_down", "work", b"work", "worker", b"worker"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["reason", b"reason"]) -> typing.Literal["closed", "quarantine", "wind_down", "work", "worker", "report", "retry", "sleep", "signal", "items", "steps", "pause", "delay", "held", "child", "recipient", "parent", "abandoned"] | None: ...
 
 Global___Wait: typing_extensions.TypeAlias = Wait
 
@@ -659,3 +671,49 @@ class HeldReason(google.protobuf.message.Message):
     ) -> None: ...
 
 Global___HeldReason: typing_extensions.TypeAlias = HeldReason
+
+@typing.final
+class ParentReason(google.protobuf.message.Message):
+    """The parent is to hear of the end."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    UNIT_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id of the parent."""
+    unit: builtins.str
+    """Its unit that waits."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        unit: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "unit", b"unit"]) -> None: ...
+
+Global___ParentReason: typing_extensions.TypeAlias = ParentReason
+
+@typing.final
+class AbandonedReason(google.protobuf.message.Message):
+    """Children that no unit waits for any more are to be cancelled."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: builtins.int
+    MORE_IDS_FIELD_NUMBER: builtins.int
+    more_ids: builtins.int
+    """How many more."""
+    @property
+    def ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Ids of the first of them, at most 10."""
+
+    def __init__(
+        self,
+        *,
+        ids: collections.abc.Iterable[builtins.str] | None = ...,
+        more_ids: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ids", b"ids", "more_ids", b"more_ids"]) -> None: ...
+
+Global___AbandonedReason: typing_extensions.TypeAlias = AbandonedReason

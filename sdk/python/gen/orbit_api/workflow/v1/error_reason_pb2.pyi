@@ -98,6 +98,10 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """
     ERROR_REASON_BATCH_NOT_FOUND: _ErrorReason.ValueType  # 31
     """NOT_FOUND: no batch has this id, or it was deleted long after its end."""
+    ERROR_REASON_TOO_MANY_EXECUTIONS: _ErrorReason.ValueType  # 32
+    """RESOURCE_EXHAUSTED: as many executions are open as the server's operator allows; the metadata has the limit. A start is
+    possible once one has ended.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of the one `google.rpc.ErrorInfo` in every error, without the prefix
@@ -180,4 +184,8 @@ first. UNAVAILABLE: it is closed, but its parent or its children have not heard 
 """
 ERROR_REASON_BATCH_NOT_FOUND: ErrorReason.ValueType  # 31
 """NOT_FOUND: no batch has this id, or it was deleted long after its end."""
+ERROR_REASON_TOO_MANY_EXECUTIONS: ErrorReason.ValueType  # 32
+"""RESOURCE_EXHAUSTED: as many executions are open as the server's operator allows; the metadata has the limit. A start is
+possible once one has ended.
+"""
 Global___ErrorReason: typing_extensions.TypeAlias = ErrorReason
