@@ -361,6 +361,11 @@ impl Batches {
                 Err(Error::Rejected(Rejection::RequestIdReused)) => {
                     return Ok(Acted::Failed("its request id was used by another call".to_owned()));
                 }
+                // Its parent or its children are about to hear of its end.
+                Err(Error::Rejected(Rejection::EffectsOpen)) if tries < TRIES => {
+                    crate::clock::sleep(TRY_PAUSE * tries).await;
+                }
+                Err(error @ Error::Rejected(Rejection::EffectsOpen)) => return Ok(Acted::Failed(error.to_string())),
                 // It was closed, or reopened, or went another way since it was listed.
                 Err(Error::Rejected(_) | Error::ExecutionNotFound { .. }) => return Ok(Acted::Skipped),
                 Err(Error::WriteConflict | Error::Overloaded { .. }) if tries < TRIES => {

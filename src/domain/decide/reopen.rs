@@ -14,7 +14,8 @@ impl Decision<'_> {
     pub(super) fn retry(&mut self, obstacle: Option<Obstacle>, request: Option<RequestKey>) -> Result<u64, Rejection> {
         let phase = self.state.phase();
         let obstacle = match phase {
-            // Its parent has the end, or is about to: whoever wants the child again retries the parent.
+            // Its parent has the end, or it is on its way and cannot be called back: the unit is resolved, or its next
+            // attempt has another child. Whoever wants the child again retries the parent.
             Phase::Failed | Phase::TimedOut if self.state.parent().is_some() => Some(Obstacle::ParentDone),
             Phase::Failed | Phase::TimedOut => obstacle,
             Phase::Running | Phase::WindingDown => Some(Obstacle::Open),

@@ -274,6 +274,45 @@ fn a_look_brings_up_the_open_effects_and_no_others() {
     assert_eq!(run.state.take_fresh_effects(), []);
 }
 
+#[test]
+fn what_others_must_hear_of_is_not_deleted_before() {
+    let mut run = Run::start(ONE, "{}");
+    run.at(1.0, terminate());
+    let delete = || Command::BeginDeletion { request: None };
+    assert_eq!(run.decide_at(2.0, delete()), Err(Rejection::EffectsOpen));
+    let command = has_cancel(&run, "a", 1, false);
+    run.at(3.0, command);
+    assert_eq!(run.at(4.0, delete()), ["deletion began"]);
+}
+
+#[test]
+fn a_child_that_was_given_up_on_is_cancelled_also_in_the_next_run() {
+    let mut run = Run::start(
+        "steps:
+  - {id: a, workflow: child@^1, input: 5, total_timeout: 10s, on_error: continue}
+  - {id: again, needs: [a], when: 'execution.run < 2', continue_as_new: {}}
+",
+        "{}",
+    );
+    let abandoned = child_of(&run, "a", 1);
+    run.at(10.0, wake());
+    run.at(10.5, wake());
+    assert_eq!(run.state.run(), 2);
+    let ids: Vec<EffectId> = run.state.pending().map(|effect| effect.id()).collect();
+    let next = ExecutionId::of_child(run.state.uid(), 2, "a", 1, 1);
+    assert_eq!(ids, [EffectId::StartChild(next), EffectId::CancelChild(abandoned.clone())]);
+    let cancelled = Settled::ChildCancelled { unit: arc("a"), child_id: abandoned, is_gone: false };
+    assert_eq!(run.at(11.0, Command::Settle(cancelled)), ["a child 1 has the cancel"]);
+}
+
+#[test]
+fn a_closed_child_is_not_retried_since_its_parent_has_its_end() {
+    let mut run = born("steps: [{id: f, fail: {code: NO}}]", 1, None);
+    let retried = run.decide_at(1.0, Command::Retry { obstacle: None, request: None });
+    let obstacle = Obstacle::ParentDone;
+    assert_eq!(retried, Err(Rejection::NotRetryable { state: "FAILED", obstacle }));
+}
+
 // The child's own view.
 
 pub(super) fn born(lines: &str, depth: u32, cancelled: Option<&str>) -> Run {
