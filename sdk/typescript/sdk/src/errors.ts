@@ -110,7 +110,7 @@ const CLASSES: Partial<Record<Code, new (message: string, parts: OrbitErrorParts
   [Code.Unimplemented]: UnimplementedError,
 };
 
-// What a broken connection looks like. Whether the server did the call is unknown.
+// What a broken connection looks like, where no server has sent the error. Whether it did the call is unknown.
 const BROKEN: ReadonlySet<Code> = new Set([
   Code.Aborted,
   Code.Canceled,
@@ -123,7 +123,8 @@ const BROKEN: ReadonlySet<Code> = new Set([
 /**
  * Turns whatever a call threw into an `OrbitError`.
  *
- * An error that no server sent, with none of the caller's doing (`signal`), is a broken connection: `UnavailableError`.
+ * What looks like a broken connection and was not the caller's doing (`signal`) is `UnavailableError`, and so is a cancel that
+ * somebody on the way sent.
  */
 export function orbitError(thrown: unknown, signal?: AbortSignal): OrbitError {
   if (thrown instanceof OrbitError) {
@@ -134,7 +135,8 @@ export function orbitError(thrown: unknown, signal?: AbortSignal): OrbitError {
   if (!fromServer && signal?.aborted === true) {
     return new CancelledError("the call was cancelled", { code: "CANCELLED", cause: signal.reason });
   }
-  const code = !fromServer && BROKEN.has(error.code) ? Code.Unavailable : error.code;
+  const isBroken = fromServer ? error.code === Code.Canceled : BROKEN.has(error.code);
+  const code = isBroken ? Code.Unavailable : error.code;
   const raw = error.details.flatMap((detail) => ("type" in detail ? [detail] : []));
   const { reason, metadata, violations, retryAfterMs } = readDetails(raw);
   const parts = { code: codeName(code), reason, metadata, violations, retryAfterMs, cause: thrown };

@@ -48,8 +48,8 @@ export type Start = (message: TaskMessage) => { context: DeliveryContext; report
 /** What a worker holds, at most `slots` tasks. */
 export class Holdings {
   readonly #held = new Map<string, Held>();
+  readonly #closing = new AbortController();
   #queue: Held[] = [];
-  #taking = true;
   #running = 0;
   #changed = false;
   #wake: (() => void) | undefined;
@@ -66,6 +66,11 @@ export class Holdings {
     return this.#held.size;
   }
 
+  /** Aborted once no more tasks are wanted: whatever comes nevertheless is given back unstarted. */
+  get closing(): AbortSignal {
+    return this.#closing.signal;
+  }
+
   /** Handlers at work. */
   get running(): number {
     return this.#running;
@@ -78,7 +83,7 @@ export class Holdings {
    * wait during an outage.
    */
   free(): number {
-    return this.#taking ? Math.max(0, this.slots - this.#held.size) : 0;
+    return this.closing.aborted ? 0 : Math.max(0, this.slots - this.#held.size);
   }
 
   /** Takes tasks in and starts their handlers. Once no more are wanted, gives them back unstarted. */
@@ -89,7 +94,7 @@ export class Holdings {
       }
       const held: Held = { message, context: undefined, report: undefined, queued: false };
       this.#held.set(message.taskToken, held);
-      const started = this.#taking ? this.start(message) : undefined;
+      const started = this.closing.aborted ? undefined : this.start(message);
       if (started === undefined) {
         this.#finish(held, released(message.taskToken));
         continue;
@@ -130,6 +135,11 @@ export class Holdings {
       this.#change();
     }
     return reports;
+  }
+
+  /** Whether a task that is given back is among the reports to send. */
+  givesBack(): boolean {
+    return this.#queue.some(({ report }) => report?.kind.case === "release");
   }
 
   /** A heartbeat that lists every token that is held, with the progress since the last one. */
@@ -233,7 +243,7 @@ export class Holdings {
 
   /** From now on every task that still comes is given back unstarted. */
   takeNoMore(): void {
-    this.#taking = false;
+    this.#closing.abort();
     this.#change();
   }
 

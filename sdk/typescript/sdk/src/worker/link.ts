@@ -101,6 +101,7 @@ export class Link {
    * enough.
    */
   async run(signal: AbortSignal): Promise<void> {
+    this.#tell("connecting");
     while (!signal.aborted) {
       try {
         const session = await this.#register(signal);

@@ -26,19 +26,20 @@ export async function poll(service: Service, signal: AbortSignal): Promise<void>
   const options = { timeoutMs: WORKER_CALL_MS, signal: ended.signal };
 
   async function fetch(): Promise<void> {
-    while (!ended.signal.aborted) {
-      const maxTasks = Math.min(1000, await holdings.room(ended.signal));
+    const enough = AbortSignal.any([ended.signal, holdings.closing]);
+    while (!enough.aborted) {
+      const maxTasks = Math.min(1000, await holdings.room(enough));
       if (maxTasks === 0) {
         return;
       }
       const { tasks, draining } = await connection.worker.pollTasks(
         { sessionId: session.id, maxTasks, waitDuration: durationOf(POLL_MS) },
-        { timeoutMs: POLL_MS + WORKER_CALL_MS, signal: ended.signal },
+        { timeoutMs: POLL_MS + WORKER_CALL_MS, signal: enough },
       );
       holdings.accept(tasks);
       heard(!draining);
       if (draining) {
-        await sleep(DRAINING_MS, ended.signal);
+        await sleep(DRAINING_MS, enough);
       }
     }
   }
@@ -63,8 +64,13 @@ export async function poll(service: Service, signal: AbortSignal): Promise<void>
 
   try {
     await new Promise<void>((resolve, reject) => {
-      // One that ends does so since all do.
-      for (const part of [fetch(), beat(), report(reject)]) {
+      const fetching = fetch().catch((error: unknown) => {
+        // A worker that wants no more has ended its poll itself; reports and heartbeats go on.
+        if (!holdings.closing.aborted) {
+          throw error;
+        }
+      });
+      for (const part of [fetching, beat(), report(reject)]) {
         part.then(() => {
           if (ended.signal.aborted) {
             resolve();

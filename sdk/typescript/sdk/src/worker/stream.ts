@@ -28,6 +28,11 @@ export async function stream(service: Service, signal: AbortSignal): Promise<voi
     let sessionId = session.id;
     let beatAt = 0;
     while (!ended.signal.aborted) {
+      // Credits cannot be taken back, and a task that is given back would come again on them. So a worker that stops then ends
+      // its side of the stream, hears the server out, and gives back over one without credits.
+      if (expected > 0 && holdings.closing.aborted && holdings.givesBack()) {
+        return;
+      }
       const frame = create(StreamTasksRequestSchema, { sessionId, reports: holdings.unsent() });
       if (!draining) {
         frame.credits = Math.max(0, holdings.free() - expected);
