@@ -46,7 +46,7 @@ impl RetryPolicy {
         let base = self.base(attempt);
         let jitter = if self.jitter.is_nan() { 0.0 } else { self.jitter.clamp(0.0, 1.0) };
         // Both factors are in 0..=1, so the product is too and the result cannot pass the base.
-        scale(base, 1.0 - jitter * fraction(seed, attempt)).min(base)
+        scale(base, 1.0 - jitter * fraction(b"orbit.retry.jitter\0", attempt, seed)).min(base)
     }
 
     /// Whether a failure with this code may be tried again.
@@ -87,11 +87,12 @@ fn scale(pause: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// A fraction in 0..1 that depends on nothing but its arguments: the first 53 bits of SHA-256.
-fn fraction(seed: &[u8], attempt: u32) -> f64 {
+/// A fraction in 0..1 that depends on nothing but its arguments: the first 53 bits of SHA-256. `purpose` keeps those of
+/// one use apart from those of another.
+pub(super) fn fraction(purpose: &[u8], number: u32, seed: &[u8]) -> f64 {
     let mut hash = Sha256::new();
-    hash.update(b"orbit.retry.jitter\0");
-    hash.update(attempt.to_be_bytes());
+    hash.update(purpose);
+    hash.update(number.to_be_bytes());
     hash.update(seed);
     let digest = hash.finalize();
     let mut bits = 0_u64;

@@ -201,7 +201,7 @@ pub fn format_time(time: Timestamp) -> String {
 
 /// Days from 1970-01-01 to a date of the proleptic Gregorian calendar. Years are counted from March, so that the leap
 /// day is the last day of one.
-fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
+pub(in crate::domain) fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -210,7 +210,7 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// The inverse of [`days_from_epoch`].
-fn date_from_epoch(days: i64) -> (i64, i64, i64) {
+pub(in crate::domain) fn date_from_epoch(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);

@@ -52,7 +52,7 @@ impl PartialEq for Place {
 }
 
 /// The beginning of a text for a message: a long value would drown the rest, and may hold what logs must not.
-pub(super) fn shorten(text: &str, characters_max: usize) -> Cow<'_, str> {
+pub(in crate::domain) fn shorten(text: &str, characters_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(characters_max) {
         Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),
         None => Cow::Borrowed(text),

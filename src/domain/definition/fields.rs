@@ -527,7 +527,7 @@ fn is_camel_case_of(key: &str, name: &str) -> bool {
 }
 
 /// The known name that is meant, if one is near enough.
-pub(super) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+pub(in crate::domain) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     // A long name is not a slip of a short one, and the distance costs the product of the lengths.
     const CHARACTERS_MAX: usize = 64;
     if name.len() > CHARACTERS_MAX {

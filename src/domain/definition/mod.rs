@@ -54,7 +54,9 @@ pub use expression::{
     EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, ItemScope, Meter, Problem, Scope, StepLookup,
     StepView, Template, WORK_MAX,
 };
+pub(super) use fault::shorten;
 pub use fault::{Fault, Place, code};
+pub(super) use fields::nearest;
 pub use model::{
     Action, Await, ChildStep, ContinueAsNew, Definition, Fail, ForEach, HTTP_CONTRACT, HTTP_QUEUE,
     HTTP_TIMEOUT_DEFAULT, Handlers, ITEMS_MAX, Lifetime, OnError, PRIORITY_DEFAULT, Pin, QUEUE_DEFAULT, Role,

@@ -46,6 +46,14 @@ pub struct Entry {
     pub outcome: Outcome,
 }
 
+impl Entry {
+    /// The row of one slot.
+    pub(super) const fn one(slot: Slot, due: Timestamp, outcome: Outcome) -> Self {
+        let last = slot.nominal;
+        Self { slot, last, count: 1, due, outcome }
+    }
+}
+
 /// What became of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {

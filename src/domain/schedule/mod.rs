@@ -8,18 +8,35 @@
 //! - The slot after an instant is later than the instant, always: no change of the clocks makes a loop or a second start.
 //! - Nothing is ever read as UTC because its zone is unknown.
 
+mod check;
+mod civil;
+mod cron;
+mod decide;
 mod decision;
 mod draft;
 mod fault;
+mod pattern;
 mod policy;
+mod preview;
+#[expect(clippy::module_inception, reason = "a schedule is the folder's central item, and has rules of its own")]
+mod schedule;
 mod slot;
+mod spec;
 mod state;
+#[cfg(test)]
+mod tests;
+mod zone;
 
+pub use check::JITTER_MAX;
+pub use decide::{ENTRIES_MAX, PACE, SLOTS_MAX, STARTS_MAX};
 pub use decision::{Decision, Entry, Outcome, Situation, SkipReason};
 pub use draft::{Calendar, Date, DateRange, Draft, Exclusions, Interval, Missing, Range, Repeated};
 pub use fault::code;
 pub use policy::{CATCHUP_WINDOW_DEFAULT, CATCHUP_WINDOW_MIN, Overlap, Policies};
+pub use preview::{LeftOut, PREVIEW_MAX, Preview};
+pub use schedule::{BackfillError, Schedule};
 pub use slot::{ScheduleUid, Slot, SlotKind};
+pub use spec::{Spec, Upcoming};
 pub use state::{
     BACKFILL_CONCURRENCY_MAX, BACKFILL_SLOTS_MAX, BACKFILLS_MAX, Backfill, Ending, Pause, PauseReason, State, Trigger,
     Waiting,

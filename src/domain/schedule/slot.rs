@@ -73,11 +73,16 @@ impl Slot {
     /// The id of the execution that the slot starts: one for each slot, which nobody can choose.
     #[must_use]
     pub fn execution_id(&self, schedule: ScheduleUid) -> ExecutionId {
+        // A repeated call for a run now comes at another time, but is the same call.
+        let nominal = match self.kind {
+            SlotKind::Regular | SlotKind::Backfill { .. } => self.nominal.as_micros(),
+            SlotKind::Trigger { .. } => 0,
+        };
         ExecutionId::derived(digest16(&[
             b"slot",
             schedule.0.as_bytes(),
             self.kind.name().as_bytes(),
-            &self.nominal.as_micros().to_le_bytes(),
+            &nominal.to_le_bytes(),
             self.kind.request().as_bytes(),
         ]))
     }
