@@ -96,7 +96,7 @@ impl Days {
         let first = weekday(days_from_epoch(year, month, 1));
         let week = u64::from(self.weekdays);
         let week = (week >> first | week << (7 - first)) & u64::from(WEEKDAYS);
-        let on_weekdays = week * 0x1020_4081 << 1;
+        let on_weekdays = (week * 0x1020_4081) << 1;
         // Turned round, so that bit 1 is the last of the month's days.
         let from_end = u64::from(self.from_end.reverse_bits()) << 1 >> (31 - length);
         let of_month = u64::from(self.of_month) | from_end;
