@@ -84,9 +84,13 @@ async def play(scenario: Scenario, language: str, place: Place) -> Outcome:
             problem = f"{player.step}: the scenario took longer than {SCENARIO_SECONDS * place.patience:.0f} s"
         except (Failed, DriverGone) as error:
             problem = f"{player.step}: {error}"
-        trail = player.trail() if problem else []
-        await player.finish()
-    return Outcome(scenario, language, not problem, time.monotonic() - begin, problem, trail)
+        except Exception as error:
+            # A fault of the scenario or of the runner is a failure as well, and no reason to forget the others.
+            problem = f"{player.step}: {type(error).__name__}: {error}"
+        finally:
+            trail = player.trail()
+            await player.finish()
+    return Outcome(scenario, language, not problem, time.monotonic() - begin, problem, trail if problem else [])
 
 
 class _Player:
@@ -158,7 +162,11 @@ class _Player:
     def trail(self) -> list[str]:
         lines: list[str] = []
         for name, journal in self._journals().items():
-            lines += [f"{name}: {short(entry)}" for entry in journal.entries[-EVENTS_SHOWN:]]
+            # The same heartbeat again and again tells nothing.
+            told = [
+                entry for entry, before in zip(journal.entries, [{}, *journal.entries], strict=False) if entry != before
+            ]
+            lines += [f"{name}: {short(entry)}" for entry in told[-EVENTS_SHOWN:]]
         for name, driver in self._drivers.items():
             lines += [f"{name} stderr: {line}" for line in driver.stderr]
         if self._real is not None:

@@ -89,7 +89,8 @@ class Proxy:
         connection = _Connection(reader, writer)
         self._connections.add(connection)
         try:
-            await connection.run(self.target, self._up, self._down)
+            with contextlib.suppress(asyncio.CancelledError):
+                await connection.run(self.target, self._up, self._down)
         finally:
             self._connections.discard(connection)
             connection.over.set()
