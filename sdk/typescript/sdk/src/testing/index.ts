@@ -5,4 +5,7 @@
  * @packageDocumentation
  */
 
+export { FakeOrbit, type FakeOptions, type FakeRun, type FakeWorkflow } from "./fake.js";
+export type { FakeExecution } from "./execution.js";
+export { runHandler, type HandlerOutcome, type RunHandlerOptions } from "./run.js";
 export { OrbitServer, type ServerOptions } from "./server.js";

@@ -27,6 +27,9 @@ export async function runTask(
   const token = context.message.taskToken;
   try {
     const input = await readInput(task, context);
+    if (context.cancelled) {
+      return released(token);
+    }
     const output = await innermost(task, context, middleware, 0)(input);
     return complete(token, await printOutput(task, output));
   } catch (error) {
