@@ -186,7 +186,7 @@ lint-go: .tools/stamp
 
 .PHONY: test-go
 test-go: ## Tests of the Go SDK, with the race detector; against target/debug/orbit, or ORBIT_BINARY
-	@$(STAGE) go-tests scripts/each-go '$(GO_MODULES)' go test -race ./...
+	@$(STAGE) go-tests env ORBIT_BINARY=$${ORBIT_BINARY:-$(CURDIR)/target/debug/orbit} scripts/each-go '$(GO_MODULES)' go test -race ./...
 
 # --- SDK: TypeScript --------------------------------------------------------------------------------------------------
 

@@ -25,11 +25,13 @@ var contractPattern = regexp.MustCompile(`^[^@\s]+@[^@\s]+$`)
 //
 // A wrong or repeated contract is an error of [Worker.Run]. Handle panics once the worker runs.
 func Handle[In, Out any](w *Worker, contract string, handler func(ctx context.Context, input In) (Out, error)) {
-	w.register(contract, handler == nil, typed(handler))
+	w.register(contract, handler == nil, Typed(handler))
 }
 
-// typed makes a TaskHandler of a function with types.
-func typed[In, Out any](handler func(ctx context.Context, input In) (Out, error)) TaskHandler {
+// Typed makes a [TaskHandler] of a function with types. An input that does not fit is a [PermanentError] with
+// [CodeInputInvalid], an output without a JSON form one with [CodeOutputUnencodable], and a panic a [RetryableError] with
+// [CodePanic]. [Handle] uses it; tests may.
+func Typed[In, Out any](handler func(ctx context.Context, input In) (Out, error)) TaskHandler {
 	return func(ctx context.Context, input json.RawMessage) (output json.RawMessage, err error) {
 		// Here, so that interceptors see an error, like any other.
 		defer recoverInto(&err)

@@ -25,15 +25,11 @@ func (w *Worker) prepare(task *workflowv1.Task) *held {
 		ctx, stop = context.WithTimeoutCause(ctx, span, ErrTaskTimeout)
 		one.cancel = func(cause error) { cancel(cause); stop() }
 	}
-	context := &TaskContext{task: task, draining: w.draining, base: w.log,
+	made := &TaskContext{task: task, draining: w.draining, base: w.log,
 		beat: func(progress *workflowv1.Payload) { w.holdings.beat(one, progress) }}
-	context.ctx = withTask(ctx, context)
-	one.ctx = context.ctx
+	made.ctx = context.WithValue(ctx, taskKey{}, made)
+	one.ctx = made.ctx
 	return one
-}
-
-func withTask(ctx context.Context, task *TaskContext) context.Context {
-	return context.WithValue(ctx, taskKey{}, task)
 }
 
 // handle runs the handler of a task and hands in its report, whatever happens.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	workflowv1 "orbit.example/sdk/go/gen/orbit/workflow/v1"
@@ -39,7 +38,6 @@ type TaskContext struct {
 
 	logOnce sync.Once
 	log     *slog.Logger
-	beats   atomic.Int64
 }
 
 type taskKey struct{}
@@ -141,7 +139,6 @@ func (t *TaskContext) Heartbeat(progress any) error {
 	if size := len(payload.GetJson()); size > progressBytesMax {
 		return fmt.Errorf("orbit: the progress has %d bytes; at most %d are kept", size, progressBytesMax)
 	}
-	t.beats.Add(1)
 	t.beat(payload)
 	return context.Cause(t.ctx)
 }
@@ -149,7 +146,6 @@ func (t *TaskContext) Heartbeat(progress any) error {
 // Beat says that the handler itself is alive, for a step with a heartbeat_timeout, and leaves the progress as it is. The
 // error is why the handler should stop.
 func (t *TaskContext) Beat() error {
-	t.beats.Add(1)
 	t.beat(nil)
 	return context.Cause(t.ctx)
 }
@@ -191,3 +187,30 @@ func (t *TaskContext) Input() json.RawMessage {
 
 // Proto gives the task as it came from the server, for what has no method here. It must not be changed.
 func (t *TaskContext) Proto() *workflowv1.Task { return t.task }
+
+// TaskContextOptions say what surrounds a handler, for [NewTaskContext].
+type TaskContextOptions struct {
+	// Draining is closed when the worker begins to stop. Default: never.
+	Draining <-chan struct{}
+	// Beat is called for each heartbeat, with the progress as JSON text, nil for a beat without any. Default: nothing is.
+	Beat func(progress json.RawMessage)
+	// Logger is what the task's logger adds its fields to. Default: [slog.Default].
+	Logger *slog.Logger
+}
+
+// NewTaskContext makes the context of a handler as a worker does: for tests. Package orbittest has what is handier.
+func NewTaskContext(ctx context.Context, task *workflowv1.Task, options TaskContextOptions) context.Context {
+	made := &TaskContext{task: task, draining: options.Draining, base: options.Logger}
+	made.beat = func(progress *workflowv1.Payload) {
+		if options.Beat == nil {
+			return
+		}
+		if progress == nil {
+			options.Beat(nil)
+			return
+		}
+		options.Beat(json.RawMessage(progress.GetJson()))
+	}
+	made.ctx = context.WithValue(ctx, taskKey{}, made)
+	return made.ctx
+}
