@@ -79,6 +79,7 @@ lint-python: .venv/stamp
 	@$(STAGE) format-python .venv/bin/ruff format --quiet --check .
 	@$(STAGE) ruff .venv/bin/ruff check --quiet .
 	@$(STAGE) mypy .venv/bin/mypy scripts/*.py examples/order/*.py examples/order/tests/*.py
+	@$(MAKE) --no-print-directory lint-sdk-python
 	@$(MAKE) --no-print-directory lint-sdk-suite
 
 .PHONY: test-unit
@@ -105,6 +106,7 @@ record-simulation: ## Simulates until every combination was met often enough, an
 test-python: .venv/stamp .venv-generate/stamp
 	@$(STAGE) python-tests .venv/bin/pytest -q examples/order
 	@$(STAGE) python-tests-oldest .venv-generate/bin/pytest -q examples/order
+	@$(MAKE) --no-print-directory test-sdk-python
 
 # The real program, worker and example, with the binary that the tests have built.
 .PHONY: smoke
@@ -173,10 +175,25 @@ record-sdk-outage: .venv/stamp ## Workers of all languages, RESTARTS=50 of their
 RESTARTS ?= 50
 OUTAGE_SECONDS ?= 300
 
+# --- SDK: Python ------------------------------------------------------------------------------------------------------
+
+# Two type checkers, since users have either; and the wheel, as a user would install it.
+.PHONY: lint-sdk-python
+lint-sdk-python: .venv/stamp
+	@$(STAGE) mypy-sdk-python .venv/bin/mypy sdk/python/src/orbit sdk/python/tests/*.py tests/sdk/drivers/python/*.py tests/sdk/bench/python/*.py
+	@$(STAGE) pyright .venv/bin/pyright --warnings
+	@$(STAGE) wheel-python scripts/check-wheel
+
+# Twice, as the worker's tests. What needs a server takes target/debug/orbit, or ORBIT_BINARY, and is skipped without.
+.PHONY: test-sdk-python
+test-sdk-python: .venv/stamp .venv-generate/stamp ## Tests of the Python SDK, with the newest and the oldest runtime
+	@$(STAGE) python-sdk-tests .venv/bin/pytest -q sdk/python/tests
+	@$(STAGE) python-sdk-tests-oldest .venv-generate/bin/pytest -q sdk/python/tests
+
 # --- SDK: Go ----------------------------------------------------------------------------------------------------------
 
 # Modules of their own, so that the SDK's users get none of the others' dependencies.
-GO_MODULES := sdk/go sdk/go/orbitotel examples/order/go tests/sdk/drivers/go
+GO_MODULES := sdk/go examples/order/go tests/sdk/drivers/go
 
 .PHONY: lint-go
 lint-go: .tools/stamp
@@ -222,8 +239,8 @@ proto-image: .venv/stamp ## Accepts the protos as they are as the base of `buf b
 # --- What the commands above install, in folders of their own ---------------------------------------------------------
 
 # One virtual environment for tools, tests and the worker, with the newest runtime; one that generates, with the oldest.
-.venv/stamp: scripts/requirements.txt sdk/python/gen/pyproject.toml
-.venv-generate/stamp: scripts/requirements-generate.txt sdk/python/gen/pyproject.toml
+.venv/stamp: scripts/requirements.txt sdk/python/gen/pyproject.toml sdk/python/pyproject.toml
+.venv-generate/stamp: scripts/requirements-generate.txt sdk/python/gen/pyproject.toml sdk/python/pyproject.toml
 .venv/stamp .venv-generate/stamp:
 	@$(STAGE) install-$(@D) scripts/make-venv $(@D) $(PYTHON) $<
 

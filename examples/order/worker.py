@@ -1,7 +1,7 @@
 """The worker of the order example: reserves stock, charges, ships.
 
-Run it beside a server: `python examples/order/worker.py`. The handlers below are what is special about orders; the rest
-(`runtime.py` and what it uses) serves any task and is yours to copy.
+Run it beside a server: `python examples/order/worker.py`. What a worker needs for any tasks is in the SDK (`orbit`);
+here are only the handlers of this shop, and its command line.
 """
 
 import argparse
@@ -9,14 +9,14 @@ import asyncio
 import logging
 import os
 import random
-import signal
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-import grpc
-
-from runtime import Options, TaskContext, TaskError, Worker
+import orbit
+from orbit import PermanentError, RetryableError, TaskContext
 from shop import OutOfStock, Shop
 
 # Queues that order.yaml asks for.
@@ -27,102 +27,135 @@ CARD_LIMIT_CENTS = 100_000_000
 CHARGE_FAILURE_SHARE = 0.25
 
 
+@dataclass
+class Order:
+    """What is reserved: input of `stock.reserve@1`."""
+
+    order_id: str
+    items: list[dict[str, Any]]
+
+
+@dataclass
+class Charge:
+    """What is paid: input of `payments.charge@1`."""
+
+    order_id: str
+    cents: int
+
+
+@dataclass
+class Parcel:
+    """What is sent: input of `shipping.send@1`."""
+
+    order_id: str
+    reservation: str
+    express: bool
+
+
+class Reservation(TypedDict):
+    """Output of `stock.reserve@1`."""
+
+    reservation: str
+
+
+class Receipt(TypedDict):
+    """Output of `payments.charge@1`."""
+
+    receipt: str
+
+
+class Shipment(TypedDict):
+    """Output of `shipping.send@1`."""
+
+    tracking: str
+
+
 class Orders:
-    """The handlers, by contract."""
+    """The handlers. The books block, so these are plain functions, which run in threads: heartbeats do not wait for
+    them."""
 
     def __init__(self, shop: Shop, charge_failures: str) -> None:
         """`charge_failures`: `random` (a quarter of the attempts), `never`, or a number N: the first N attempts of
         each charge fail."""
         self._shop = shop
         self._charge_failures = charge_failures
-        self.handlers = {
-            "stock.reserve@1": self.reserve,
-            "payments.charge@1": self.charge,
-            "shipping.send@1": self.send,
-        }
 
-    async def reserve(self, context: TaskContext, order: Any) -> Any:
+    @property
+    def tasks(self) -> list[Callable[..., Any]]:
+        """For a worker."""
+        return [self.reserve, self.charge, self.send]
+
+    @orbit.task("stock.reserve@1")
+    def reserve(self, order: Order, context: TaskContext) -> Reservation:
         """Takes the items out of the stock."""
-        # The books block, so they are asked in a thread: heartbeats must not wait for them.
         try:
-            return await asyncio.to_thread(
-                self._shop.reserve, context.idempotency_key, order["order_id"], order["items"]
-            )
+            reserved = self._shop.reserve(context.idempotency_key, order.order_id, order.items)
         except OutOfStock as error:
-            raise TaskError("OUT_OF_STOCK", str(error), retryable=False) from error
+            raise PermanentError(str(error), code="OUT_OF_STOCK") from error
+        context.log.info("done: %s", reserved["reservation"])
+        return Reservation(reservation=reserved["reservation"])
 
-    async def charge(self, context: TaskContext, order: Any) -> Any:
+    @orbit.task("payments.charge@1")
+    def charge(self, charge: Charge, context: TaskContext) -> Receipt:
         """Takes the money. Now and then the bank does not answer: sometimes before the money moved, sometimes after."""
-        if order["cents"] > CARD_LIMIT_CENTS:
+        if charge.cents > CARD_LIMIT_CENTS:
             # The same card would refuse again, so no attempt is wasted on it.
-            raise TaskError("CARD_DECLINED", "the card does not pay that much", retryable=False)
+            raise PermanentError("the card does not pay that much", code="CARD_DECLINED")
         fails = self._charge_fails(context)
-        if fails and context.task.attempt % 2 == 1:
-            raise TaskError("BANK_UNAVAILABLE", "the bank could not be reached")
-        receipt = await asyncio.to_thread(self._shop.charge, context.idempotency_key, order["order_id"], order["cents"])
+        if fails and context.attempt % 2 == 1:
+            raise RetryableError("the bank could not be reached", code="BANK_UNAVAILABLE")
+        receipt = self._shop.charge(context.idempotency_key, charge.order_id, charge.cents)
         if fails:
             # The money has moved and nobody knows. The next attempt has the same key, so it moves once.
-            raise TaskError("BANK_UNAVAILABLE", "the bank's answer was lost")
-        return receipt
+            raise RetryableError("the bank's answer was lost", code="BANK_UNAVAILABLE")
+        context.log.info("done: %s", receipt["receipt"])
+        return Receipt(receipt=receipt["receipt"])
 
-    async def send(self, context: TaskContext, order: Any) -> Any:
+    @orbit.task("shipping.send@1")
+    def send(self, parcel: Parcel, context: TaskContext) -> Shipment:
         """Sends the parcel."""
-        return await asyncio.to_thread(
-            self._shop.ship, context.idempotency_key, order["order_id"], express=order["express"]
-        )
+        shipment = self._shop.ship(context.idempotency_key, parcel.order_id, express=parcel.express)
+        context.log.info("done: %s", shipment["tracking"])
+        return Shipment(tracking=shipment["tracking"])
 
     def _charge_fails(self, context: TaskContext) -> bool:
         if self._charge_failures == "random":
             return random.random() < CHARGE_FAILURE_SHARE
-        return self._charge_failures != "never" and context.task.attempt <= int(self._charge_failures)
+        return self._charge_failures != "never" and context.attempt <= int(self._charge_failures)
 
 
-async def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Works until a signal; returns the exit code."""
-    orders = Orders(Shop(arguments.data), arguments.charge_failures)
-    worker = Worker(
-        orders.handlers,
-        Options(
-            server=arguments.server,
+    try:
+        worker = orbit.Worker(
+            Orders(Shop(arguments.data), arguments.charge_failures).tasks,
+            address=arguments.server,
             worker_id=arguments.worker_id,
             queues=QUEUES,
             slots=arguments.slots,
-            poll=arguments.poll,
-            drain_seconds=arguments.drain_seconds,
-        ),
-    )
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        worker.stop()
-        # A second Ctrl-C ends the process at once.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
-    try:
-        return 0 if await worker.run() else 1
-    except grpc.aio.AioRpcError as error:
-        print(f"error: the server refused this worker: {error.details()}", file=sys.stderr)
-        return 1
+            mode="poll" if arguments.poll else "auto",
+            drain_timeout=arguments.drain_seconds,
+        )
+        return 0 if asyncio.run(worker.run()) else 1
+    except orbit.OrbitError as error:
+        print(f"error: the server refused this worker: {error}", file=sys.stderr)
+    except orbit.ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+    return 1
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Reads the command line; the environment gives the defaults."""
+    """Reads the command line; where nothing is said about the server, the SDK asks the environment."""
     environment = os.environ
     parser = argparse.ArgumentParser(description="Does the tasks of the order example.")
-    defaults = Options()
-    parser.add_argument("--server", default=environment.get("ORBIT_SERVER", defaults.server), help="host:port")
+    parser.add_argument("--server", help="address of the server, http://localhost:7070 unless ORBIT_ADDRESS says more")
     parser.add_argument(
         "--data", type=Path, default=environment.get("ORDER_DATA", "shop.db"), help="the shop's SQLite file"
     )
-    parser.add_argument("--worker-id", default=defaults.worker_id, help="name of this worker, for people")
-    parser.add_argument("--slots", type=int, default=defaults.slots, help="most tasks at once")
+    parser.add_argument("--worker-id", help="name of this worker, for people")
+    parser.add_argument("--slots", type=int, default=8, help="most tasks at once")
     parser.add_argument("--poll", action="store_true", help="fetch tasks by plain calls instead of a stream")
-    parser.add_argument(
-        "--drain-seconds", type=float, default=defaults.drain_seconds, help="time for running tasks after a signal"
-    )
+    parser.add_argument("--drain-seconds", type=float, default=20.0, help="time for running tasks after a signal")
     parser.add_argument(
         "--charge-failures",
         default=environment.get("ORDER_CHARGE_FAILURES", "random"),
@@ -141,4 +174,4 @@ if __name__ == "__main__":
     # The worker says itself what happens to its connection, once; gRPC would repeat it in its own words.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
-    sys.exit(asyncio.run(run(parse(sys.argv[1:]))))
+    sys.exit(run(parse(sys.argv[1:])))

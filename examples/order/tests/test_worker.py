@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fake_server import FakeServer
-from test_runtime import run, until
+from harness import run, until
 
 PROGRAM = Path(__file__).resolve().parent.parent / "worker.py"
 # One input that fits every task of the workflow.

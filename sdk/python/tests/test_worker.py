@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,75 +10,19 @@ import grpc
 import pytest
 from orbit_api.worker.v1 import worker_service_pb2 as pb
 
+import orbit
 from fake_server import FakeServer, duration
-from runtime import Handler, Options, TaskContext, TaskError, Worker
+from harness import Gate, echo, run, until, working
+from orbit import TaskContext
 
-both = pytest.mark.parametrize("poll", [False, True], ids=["stream", "poll"])
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    """Runs one asynchronous test, at most half a minute."""
-    asyncio.run(asyncio.wait_for(test, 30))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits until the condition holds; the bound of `run` ends a wait in vain."""
-    while not condition():  # noqa: ASYNC110 (conditions on the fake are many, and tests may poll)
-        await asyncio.sleep(0.005)
-
-
-class Running:
-    """A worker at work and the server that it works for."""
-
-    def __init__(self, server: FakeServer, worker: Worker) -> None:
-        self.server = server
-        self.worker = worker
-        self.ended: asyncio.Future[bool] = asyncio.ensure_future(worker.run())
-
-    async def stop(self) -> bool:
-        self.worker.stop()
-        return await self.ended
-
-
-@asynccontextmanager
-async def working(
-    handlers: dict[str, Handler], server: FakeServer | None = None, **options: Any
-) -> AsyncIterator[Running]:
-    """A server and a worker; both are stopped at the end."""
-    server = server or FakeServer()
-    await server.start()
-    running = Running(server, Worker(handlers, replace(Options(server=server.address, worker_id="test"), **options)))
-    try:
-        yield running
-    finally:
-        running.ended.cancel()
-        await asyncio.gather(running.ended, return_exceptions=True)
-        if server._server is not None:
-            await server.crash()
-
-
-async def echo(context: TaskContext, value: Any) -> Any:
-    return value
-
-
-class Gate:
-    """A handler that begins, and ends when it is let go."""
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.open = asyncio.Event()
-
-    async def __call__(self, context: TaskContext, value: Any) -> Any:
-        self.begun.set()
-        await self.open.wait()
-        return "done"
+both = pytest.mark.parametrize("mode", ["stream", "poll"])
 
 
 @both
-def test_tasks_are_done_and_never_more_at_once_than_slots(poll: bool) -> None:
+def test_tasks_are_done_and_never_more_at_once_than_slots(mode: str) -> None:
     most = now = 0
 
-    async def count(context: TaskContext, value: Any) -> Any:
+    async def count(value: Any, context: TaskContext) -> Any:
         nonlocal most, now
         now += 1
         most = max(most, now)
@@ -89,7 +31,7 @@ def test_tasks_are_done_and_never_more_at_once_than_slots(poll: bool) -> None:
         return value + 1
 
     async def test() -> None:
-        async with working({"count@1": count}, poll=poll, slots=3) as it:
+        async with working({"count@1": count}, mode=mode, slots=3) as it:
             for number in range(20):
                 it.server.give(f"t{number}", "count@1", str(number))
             await until(lambda: len(it.server.reports) == 20)
@@ -104,9 +46,9 @@ def test_tasks_are_done_and_never_more_at_once_than_slots(poll: bool) -> None:
 
 
 @both
-def test_integers_beyond_doubles_keep_every_digit(poll: bool) -> None:
+def test_integers_beyond_doubles_keep_every_digit(mode: str) -> None:
     async def test() -> None:
-        async with working({"echo@1": echo}, poll=poll) as it:
+        async with working({"echo@1": echo}, mode=mode) as it:
             it.server.give("t", "echo@1", '{"n":9007199254740993,"m":123456789012345678901234567890}')
             await until(lambda: "t" in it.server.reports)
             output = it.server.reports["t"].complete.output.json
@@ -116,12 +58,12 @@ def test_integers_beyond_doubles_keep_every_digit(poll: bool) -> None:
 
 
 @both
-def test_a_payload_without_content_is_refused_and_no_handler_runs(poll: bool) -> None:
-    async def never(context: TaskContext, value: Any) -> Any:
+def test_a_payload_without_content_is_refused_and_no_handler_runs(mode: str) -> None:
+    async def never(value: Any, context: TaskContext) -> Any:
         raise AssertionError("ran")
 
     async def test() -> None:
-        async with working({"never@1": never}, poll=poll) as it:
+        async with working({"never@1": never}, mode=mode) as it:
             it.server.give("t", "never@1", None)
             await until(lambda: "t" in it.server.reports)
             fail = it.server.reports["t"].fail
@@ -131,41 +73,43 @@ def test_a_payload_without_content_is_refused_and_no_handler_runs(poll: bool) ->
 
 
 @both
-def test_failures_carry_code_pause_and_whether_a_retry_helps(poll: bool) -> None:
-    async def decline(context: TaskContext, value: Any) -> Any:
-        raise TaskError("DECLINED", "no", retryable=False)
+def test_failures_carry_code_pause_and_whether_a_retry_helps(mode: str) -> None:
+    async def decline(value: Any, context: TaskContext) -> Any:
+        raise orbit.PermanentError("no", code="DECLINED", details={"card": 4})
 
-    async def busy(context: TaskContext, value: Any) -> Any:
-        raise TaskError("BUSY", "later", retry_after=timedelta(seconds=90))
+    async def busy(value: Any, context: TaskContext) -> Any:
+        raise orbit.RetryableError("later", code="BUSY", retry_after=timedelta(seconds=90))
 
-    async def broken(context: TaskContext, value: Any) -> Any:
+    async def broken(value: Any, context: TaskContext) -> Any:
         raise ZeroDivisionError("by zero")
 
-    async def unsayable(context: TaskContext, value: Any) -> Any:
+    async def unsayable(value: Any, context: TaskContext) -> Any:
         return float("nan")
 
-    handlers: dict[str, Handler] = {"a@1": decline, "b@1": busy, "c@1": broken, "d@1": unsayable}
+    handlers: dict[str, Callable[..., Any]] = {"a@1": decline, "b@1": busy, "c@1": broken, "d@1": unsayable}
 
     async def test() -> None:
-        async with working(handlers, poll=poll) as it:
+        async with working(handlers, mode=mode) as it:
             for contract in handlers:
                 it.server.give(contract, contract)
             await until(lambda: len(it.server.reports) == 4)
             fails = {token: report.fail for token, report in it.server.reports.items()}
             assert (fails["a@1"].failure.code, fails["a@1"].retryable) == ("DECLINED", False)
             assert (fails["b@1"].retryable, fails["b@1"].retry_after.seconds) == (True, 90)
-            assert (fails["c@1"].failure.code, fails["c@1"].retryable) == ("UNEXPECTED", True)
+            assert (fails["c@1"].failure.code, fails["c@1"].retryable) == ("ZeroDivisionError", True)
             assert fails["c@1"].failure.message == "ZeroDivisionError: by zero"
-            assert fails["d@1"].failure.code == "UNEXPECTED"
+            assert (fails["d@1"].failure.code, fails["d@1"].retryable) == ("OUTPUT_UNENCODABLE", False)
+            assert json.loads(fails["a@1"].failure.details.json) == {"card": 4}
+            assert "in broken" in json.loads(fails["c@1"].failure.details.json)["stack"]
 
     run(test())
 
 
 @both
-def test_heartbeats_list_a_token_from_receipt_until_its_report_is_answered(poll: bool) -> None:
+def test_heartbeats_list_a_token_from_receipt_until_its_report_is_answered(mode: str) -> None:
     async def test() -> None:
         gate = Gate()
-        async with working({"gate@1": gate}, poll=poll) as it:
+        async with working({"gate@1": gate}, mode=mode) as it:
             it.server.answers_reports = False
             it.server.give("t", "gate@1")
             await gate.begun.wait()
@@ -177,7 +121,7 @@ def test_heartbeats_list_a_token_from_receipt_until_its_report_is_answered(poll:
             await until(lambda: len(it.server.heartbeats) > count + 2)
             assert all(held == {"t"} for held in it.server.heartbeats[count + 1 :])
             it.server.answers_reports = True
-            if not poll:
+            if mode == "stream":
                 # A stream that leaves a report unanswered must be lost before the report is sent again.
                 await it.server.crash()
                 await it.server.start()
@@ -188,14 +132,13 @@ def test_heartbeats_list_a_token_from_receipt_until_its_report_is_answered(poll:
 
 
 @both
-def test_progress_and_beats_go_along_with_heartbeats(poll: bool) -> None:
+def test_progress_and_beats_go_along_with_heartbeats(mode: str) -> None:
     async def test() -> None:
-        async def tell(context: TaskContext, value: Any) -> Any:
-            context.progress({"done": 3})
-            context.beat()
+        async def tell(value: Any, context: TaskContext) -> Any:
+            await context.heartbeat({"done": 3})
             await asyncio.sleep(60)
 
-        async with working({"tell@1": tell}, poll=poll, drain_seconds=0.05) as it:
+        async with working({"tell@1": tell}, mode=mode, drain_timeout=0.05) as it:
             it.server.give("t", "tell@1")
             await until(lambda: "t" in it.server.progress)
             assert json.loads(it.server.progress["t"]) == {"done": 3}
@@ -205,10 +148,10 @@ def test_progress_and_beats_go_along_with_heartbeats(poll: bool) -> None:
 
 
 @both
-def test_a_task_that_is_not_wanted_any_more_is_stopped_and_given_back(poll: bool) -> None:
+def test_a_task_that_is_not_wanted_any_more_is_stopped_and_given_back(mode: str) -> None:
     async def test() -> None:
         gate = Gate()
-        async with working({"gate@1": gate, "echo@1": echo}, poll=poll) as it:
+        async with working({"gate@1": gate, "echo@1": echo}, mode=mode) as it:
             it.server.give("t", "gate@1")
             await gate.begun.wait()
             it.server.stop_tokens = {"t"}
@@ -222,10 +165,10 @@ def test_a_task_that_is_not_wanted_any_more_is_stopped_and_given_back(poll: bool
 
 
 @both
-def test_a_result_made_during_an_outage_is_delivered_when_it_ends(poll: bool) -> None:
+def test_a_result_made_during_an_outage_is_delivered_when_it_ends(mode: str) -> None:
     async def test() -> None:
         gate = Gate()
-        async with working({"gate@1": gate, "echo@1": echo}, poll=poll) as it:
+        async with working({"gate@1": gate, "echo@1": echo}, mode=mode) as it:
             it.server.give("t", "gate@1")
             await gate.begun.wait()
             await it.server.crash()
@@ -244,12 +187,13 @@ def test_a_result_made_during_an_outage_is_delivered_when_it_ends(poll: bool) ->
 
 
 @both
-def test_a_worker_that_starts_before_its_server_connects_when_it_comes(poll: bool) -> None:
+def test_a_worker_that_starts_before_its_server_connects_when_it_comes(mode: str) -> None:
     async def test() -> None:
         server = FakeServer()
         await server.start()
         await server.crash()
-        worker = Worker({"echo@1": echo}, Options(server=server.address, poll=poll))
+        worker = orbit.Worker(address=server.address, mode=mode)  # type: ignore[arg-type]
+        worker.add(echo, "echo@1")
         ended = asyncio.ensure_future(worker.run())
         await asyncio.sleep(0.3)
         await server.start()
@@ -263,10 +207,10 @@ def test_a_worker_that_starts_before_its_server_connects_when_it_comes(poll: boo
 
 
 @both
-def test_a_session_that_is_gone_is_replaced_and_results_still_go_out(poll: bool) -> None:
+def test_a_session_that_is_gone_is_replaced_and_results_still_go_out(mode: str) -> None:
     async def test() -> None:
         gate = Gate()
-        async with working({"gate@1": gate}, poll=poll) as it:
+        async with working({"gate@1": gate}, mode=mode) as it:
             it.server.give("t", "gate@1")
             await gate.begun.wait()
             it.server.sessions.clear()
@@ -327,9 +271,9 @@ def test_a_stream_that_the_server_breaks_is_opened_again(code: grpc.StatusCode) 
 
 
 @both
-def test_a_report_that_could_not_be_taken_is_sent_again_after_the_pause(poll: bool) -> None:
+def test_a_report_that_could_not_be_taken_is_sent_again_after_the_pause(mode: str) -> None:
     async def test() -> None:
-        async with working({"echo@1": echo}, poll=poll) as it:
+        async with working({"echo@1": echo}, mode=mode) as it:
             error = pb.ReportError(reason="STORE_UNAVAILABLE", retryable=True, retry_after=duration(0.2))
             it.server.report_errors.extend([error, error])
             begin = asyncio.get_running_loop().time()
@@ -337,16 +281,16 @@ def test_a_report_that_could_not_be_taken_is_sent_again_after_the_pause(poll: bo
             await until(lambda: "t" in it.server.reports)
             assert it.server.reports["t"].complete.output.json == "7"
             assert it.server.report_count == 3
-            if not poll:
+            if mode == "stream":
                 assert asyncio.get_running_loop().time() - begin >= 0.4
 
     run(test())
 
 
 @both
-def test_a_result_that_can_never_be_taken_fails_its_task(poll: bool) -> None:
+def test_a_result_that_can_never_be_taken_fails_its_task(mode: str) -> None:
     async def test() -> None:
-        async with working({"echo@1": echo}, poll=poll) as it:
+        async with working({"echo@1": echo}, mode=mode) as it:
             it.server.report_errors.append(pb.ReportError(reason="PAYLOAD_TOO_LARGE", message="3 MiB", retryable=False))
             it.server.give("t", "echo@1", "7")
             await until(lambda: "t" in it.server.reports)
@@ -358,7 +302,7 @@ def test_a_result_that_can_never_be_taken_fails_its_task(poll: bool) -> None:
 
 
 def test_many_large_results_go_in_several_frames() -> None:
-    async def large(context: TaskContext, value: Any) -> Any:
+    async def large(value: Any, context: TaskContext) -> Any:
         await asyncio.sleep(0.05)
         return "x" * 600_000
 
@@ -374,10 +318,10 @@ def test_many_large_results_go_in_several_frames() -> None:
 
 
 @both
-def test_a_drain_lets_running_tasks_finish_gives_the_rest_back_and_unregisters(poll: bool) -> None:
+def test_a_drain_lets_running_tasks_finish_gives_the_rest_back_and_unregisters(mode: str) -> None:
     async def test() -> None:
         gate = Gate()
-        async with working({"gate@1": gate, "echo@1": echo}, poll=poll, slots=2) as it:
+        async with working({"gate@1": gate, "echo@1": echo}, mode=mode, slots=2) as it:
             it.server.give("t", "gate@1")
             await gate.begun.wait()
             await until(lambda: it.server.listed() == {"t"})
@@ -397,10 +341,10 @@ def test_a_drain_lets_running_tasks_finish_gives_the_rest_back_and_unregisters(p
 
 
 @both
-def test_a_drain_is_bounded_and_gives_back_what_does_not_finish(poll: bool) -> None:
+def test_a_drain_is_bounded_and_gives_back_what_does_not_finish(mode: str) -> None:
     async def test() -> None:
         gate = Gate()
-        async with working({"gate@1": gate}, poll=poll, drain_seconds=0.1) as it:
+        async with working({"gate@1": gate}, mode=mode, drain_timeout=0.1) as it:
             it.server.give("t", "gate@1")
             await gate.begun.wait()
             assert await it.stop()
@@ -410,11 +354,11 @@ def test_a_drain_is_bounded_and_gives_back_what_does_not_finish(poll: bool) -> N
 
 
 def test_a_drain_during_an_outage_ends_and_says_what_was_not_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.DELIVERY_SECONDS", 0.2)
+    monkeypatch.setattr("orbit.worker.GRACE_SECONDS", 1.5)
 
     async def test() -> None:
         gate = Gate()
-        async with working({"gate@1": gate}, drain_seconds=0.1) as it:
+        async with working({"gate@1": gate}, drain_timeout=0.1) as it:
             it.server.give("t", "gate@1")
             await gate.begun.wait()
             await it.server.crash()
@@ -427,18 +371,18 @@ def test_a_drain_during_an_outage_ends_and_says_what_was_not_delivered(monkeypat
 def test_a_worker_that_the_server_refuses_says_so() -> None:
     async def test() -> None:
         server = FakeServer()
-        server.refusal = "contracts: `echo` is no name@version"
-        async with working({"echo": echo}, server) as it:
-            with pytest.raises(grpc.aio.AioRpcError, match="no name@version"):
+        server.refusal = "contracts: too many"
+        async with working({"echo@1": echo}, server) as it:
+            with pytest.raises(orbit.InvalidArgument, match="contracts: too many"):
                 await it.ended
 
     run(test())
 
 
 @both
-def test_each_change_of_the_connection_is_one_line(poll: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_change_of_the_connection_is_one_line(mode: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with working({"echo@1": echo}, poll=poll) as it:
+        async with working({"echo@1": echo}, mode=mode) as it:
             await until(lambda: bool(it.server.heartbeats))
             await it.server.crash()
             await asyncio.sleep(1.0)

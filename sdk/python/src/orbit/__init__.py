@@ -1,0 +1,84 @@
+"""Orbit, a durable workflow service: workers that do its tasks, clients that start and watch its executions.
+
+Begin with `Worker` and `Client`; `SyncClient` is the client for programs without asyncio, `orbit.testing` helps to
+test.
+"""
+
+from orbit.client import Client, Deployment
+from orbit.config import Config, ConfigError
+from orbit.context import TaskContext, current_task
+from orbit.errors import (
+    AlreadyExists,
+    DeadlineExceeded,
+    ExecutionCancelled,
+    ExecutionError,
+    ExecutionFailed,
+    ExecutionTerminated,
+    ExecutionTimedOut,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    OrbitError,
+    PayloadError,
+    PermanentError,
+    PermissionDenied,
+    ResourceExhausted,
+    RetryableError,
+    TaskError,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+    Violation,
+)
+from orbit.execution import Event, Execution, Failure, State, Step
+from orbit.handle import ExecutionHandle
+from orbit.sync import SyncClient, SyncExecutionHandle
+from orbit.task import Middleware, Next, task
+from orbit.version import VERSION as __version__
+from orbit.worker import Worker, WorkerStatus
+
+__all__ = [
+    "AlreadyExists",
+    "Client",
+    "Config",
+    "ConfigError",
+    "DeadlineExceeded",
+    "Deployment",
+    "Event",
+    "Execution",
+    "ExecutionCancelled",
+    "ExecutionError",
+    "ExecutionFailed",
+    "ExecutionHandle",
+    "ExecutionTerminated",
+    "ExecutionTimedOut",
+    "FailedPrecondition",
+    "Failure",
+    "Internal",
+    "InvalidArgument",
+    "Middleware",
+    "Next",
+    "NotFound",
+    "OrbitError",
+    "PayloadError",
+    "PermanentError",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "RetryableError",
+    "State",
+    "Step",
+    "SyncClient",
+    "SyncExecutionHandle",
+    "TaskContext",
+    "TaskError",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+    "Violation",
+    "Worker",
+    "WorkerStatus",
+    "__version__",
+    "current_task",
+    "task",
+]
