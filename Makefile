@@ -50,7 +50,7 @@ record-instructions:
 .PHONY: test
 test: ## Every check and every test, installing what they need
 	@$(STAGE) --begin
-	@$(MAKE) --no-print-directory lint test-rust test-python test-typescript test-go smoke
+	@$(MAKE) --no-print-directory lint test-rust test-python test-typescript test-go test-sdk test-cases smoke
 	@$(STAGE) --end
 
 .PHONY: check
@@ -90,7 +90,6 @@ test-unit:
 test-rust:
 	@$(STAGE) install-postgres scripts/postgres install
 	@$(STAGE) rust-tests $(WITH_POSTGRES) scripts/tee target/rust-tests.txt $(CARGO) test --locked
-	@$(STAGE) field-cases $(PYTHON) scripts/cases.py target/rust-tests.txt
 
 .PHONY: test-postgres
 test-postgres: export PG_MAJOR ?= 18
@@ -115,7 +114,13 @@ smoke:
 
 .PHONY: cases
 cases: ## Field cases: which test covers which, and its result in the last `make test`
-	@$(PYTHON) scripts/cases.py target/rust-tests.txt
+	@$(PYTHON) scripts/cases.py $(CASES)
+
+.PHONY: test-cases
+test-cases:
+	@$(STAGE) field-cases $(PYTHON) scripts/cases.py $(CASES)
+
+CASES := target/rust-tests.txt target/sdk-scenarios.txt
 
 # The long forms of the fault tests, with the program of `make test`; numbers as below, or as given.
 RECORD := $(CARGO) test --locked --test recovery -- --nocapture --exact
@@ -155,7 +160,7 @@ lint-sdk-suite: .venv/stamp
 	@$(STAGE) mypy-sdk-suite .venv/bin/mypy tests/sdk/runner tests/sdk/selftest/*.py
 
 test-sdk: test-sdk-runner ## Every scenario with every SDK, on a real and on a fake server: the matrix (SDK="--language go")
-	@$(STAGE) sdk-scenarios $(RUN_SDK) $(SDK)
+	@$(STAGE) sdk-scenarios $(RUN_SDK) --results target/sdk-scenarios.txt $(SDK)
 
 test-sdk-runner: .venv/stamp
 	@$(STAGE) sdk-runner .venv/bin/pytest -q tests/sdk/selftest

@@ -21,7 +21,6 @@ class FakeServer(WorkerServiceServicer):
     def __init__(self) -> None:
         # What the test sets.
         self.streams = True
-        self.stream_error: grpc.StatusCode | None = None
         self.heartbeat_seconds = 0.05
         self.session_seconds = 5.0
         self.stop_tokens: set[str] = set()
@@ -125,8 +124,6 @@ class FakeServer(WorkerServiceServicer):
     ) -> AsyncIterator[pb.StreamTasksResponse]:
         if not self.streams:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no streams here")
-        if self.stream_error is not None:
-            await context.abort(self.stream_error, "streams break")
         out: asyncio.Queue[pb.StreamTasksResponse] = asyncio.Queue()
         credits = 0
 
@@ -169,10 +166,9 @@ class FakeServer(WorkerServiceServicer):
 
     async def PollTasks(self, request: pb.PollTasksRequest, context: Context) -> pb.PollTasksResponse:
         await self._check(request.session_id, context)
-        deadline = asyncio.get_running_loop().time() + request.wait_duration.ToTimedelta().total_seconds()
-        while not self._ready and (left := deadline - asyncio.get_running_loop().time()) > 0:
+        while not self._ready:
             self._wake.clear()
-            await asyncio.wait([asyncio.ensure_future(self._wake.wait())], timeout=left)
+            await self._wake.wait()
         self.credits_most = max(self.credits_most, request.max_tasks)
         return pb.PollTasksResponse(
             tasks=[self._ready.popleft() for _ in range(min(request.max_tasks, len(self._ready)))]

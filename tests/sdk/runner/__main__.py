@@ -47,6 +47,9 @@ def main() -> int:
         print(matrix.text(scenarios, languages, outcomes, colour=matrix.on_terminal()))
     if options.markdown:
         matrix.write(options.markdown, matrix.markdown(scenarios, languages, outcomes))
+    if options.results:
+        options.results.parent.mkdir(parents=True, exist_ok=True)
+        options.results.write_text(matrix.results(outcomes), encoding="utf-8")
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 
@@ -61,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--patience", type=float, default=1.0, help="factor for the limits of all waits")
     parser.add_argument("--no-build", action="store_true", help="takes the drivers as they are")
     parser.add_argument("--json", action="store_true", help="prints JSON")
+    parser.add_argument("--results", type=Path, help="also writes a line for each to this file, as `cargo test` does")
     parser.add_argument("--markdown", type=Path, help="also writes the matrix into this page, between its marks")
     return parser.parse_args()
 

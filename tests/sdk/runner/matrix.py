@@ -1,6 +1,7 @@
 """The matrix: which scenario holds in which language. For terminals, as JSON, and for the documentation."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -70,6 +71,15 @@ def markdown(scenarios: Sequence[Scenario], languages: Sequence[str], outcomes: 
         number = sum(fault in scenario.faults for scenario in scenarios)
         lines.append(f"| {fault} | {number} |")
     return "\n".join(lines) + "\n"
+
+
+def results(outcomes: Iterable[Outcome]) -> str:
+    """A line for each, as `cargo test` writes them: for what looks for the tests of field cases."""
+    lines = []
+    for outcome in outcomes:
+        name = re.sub(r"\W+", "_", outcome.scenario.name)
+        lines.append(f"test sdk::{outcome.language}::{name} ... {'ok' if outcome.passed else 'FAILED'}\n")
+    return "".join(lines)
 
 
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"

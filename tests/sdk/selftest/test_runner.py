@@ -9,6 +9,7 @@ import pytest
 
 from runner.__main__ import SUITE
 from runner.matching import Context, mismatch, substitute
+from runner.matrix import BEGIN
 from runner.play import Outcome, Place, play
 from runner.scenario import FAULTS, Unreadable, load
 
@@ -97,6 +98,16 @@ def test_every_fault_is_met_and_no_two_scenarios_are_alike() -> None:
     bodies = [[(step.verb, step.value, step.keys) for step in scenario.steps] for scenario in scenarios]
     for scenario, body in zip(scenarios, bodies, strict=True):
         assert bodies.count(body) == 1, f"{scenario.name!r} does what another one does"
+
+
+def test_the_documentation_has_every_scenario_and_every_one_passed() -> None:
+    page = (SUITE.parent.parent / "docs/sdks.md").read_text(encoding="utf-8")
+    _, tables = page.split(BEGIN)
+    rows = [row.split(" | ") for row in tables.split("### Faults")[0].splitlines() if row.endswith(" yes |")]
+    documented = [row[0].removeprefix("| ") for row in rows]
+    assert documented == [scenario.name for scenario in load(SUITE / "scenarios")], "run `make document-sdks`"
+    for row in rows:
+        assert row[2:] == ["yes", "yes", "yes |"], row
 
 
 @pytest.mark.parametrize(
