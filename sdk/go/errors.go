@@ -17,8 +17,8 @@ import (
 type Error struct {
 	// Code of gRPC.
 	Code codes.Code
-	// Reason is the server's ErrorReason without its prefix, as in EXECUTION_NOT_FOUND. Empty if the error is not the
-	// server's. Bear values that you do not know.
+	// Reason is the server's ErrorReason without its prefix, as in EXECUTION_NOT_FOUND; workflowv1.ErrorReason describes
+	// all of them. Empty if the error is not the server's. Bear values that you do not know.
 	Reason string
 	// Message for people.
 	Message string

@@ -35,8 +35,20 @@ func (w *Worker) prepare(task *workflowv1.Task) *held {
 // handle runs the handler of a task and hands in its report, whatever happens.
 func (w *Worker) handle(one *held) {
 	report := &workerv1.Report{TaskToken: one.task.TaskToken}
-	output, err := runHandler(one.ctx, w.handlers[one.task.Contract], one.task)
-	switch kind := outcome(one.ctx, output, err).(type) {
+	// A handler may end its goroutine (runtime.Goexit, as a test's FailNow does), which is neither a return nor a panic.
+	var output json.RawMessage
+	var err error = &RetryableError{Code: CodePanic, Message: "the handler ended its goroutine"}
+	defer func() {
+		w.conclude(one, report, outcome(one.ctx, output, err))
+		one.cancel(nil)
+		w.holdings.finish(one, report)
+	}()
+	output, err = runHandler(one.ctx, w.handlers[one.task.Contract], one.task)
+}
+
+// conclude puts the end of a handler into its report, and says so.
+func (w *Worker) conclude(one *held, report *workerv1.Report, ended any) {
+	switch kind := ended.(type) {
 	case *workerv1.Complete:
 		report.Kind = &workerv1.Report_Complete{Complete: kind}
 	case *workerv1.Release:
@@ -44,15 +56,14 @@ func (w *Worker) handle(one *held) {
 		w.logTask(slog.LevelInfo, "orbit: the task was stopped and is given back", one.task, "cause", context.Cause(one.ctx))
 	case *workerv1.Fail:
 		report.Kind = &workerv1.Report_Fail{Fail: kind}
+		fields := []any{"code", kind.Failure.Code, "error", kind.Failure.Message, "retryable", kind.GetRetryable()}
 		level := slog.LevelInfo
 		if kind.Failure.Code == CodePanic {
-			level = slog.LevelError
+			// Other details are the handler's, and perhaps not for logs.
+			level, fields = slog.LevelError, append(fields, "details", kind.Failure.Details.GetJson())
 		}
-		w.logTask(level, "orbit: the attempt failed", one.task, "code", kind.Failure.Code,
-			"error", kind.Failure.Message, "retryable", kind.GetRetryable(), "details", kind.Failure.Details.GetJson())
+		w.logTask(level, "orbit: the attempt failed", one.task, fields...)
 	}
-	one.cancel(nil)
-	w.holdings.finish(one, report)
 }
 
 // runHandler gives a task's input to a handler.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -307,6 +308,27 @@ func TestInterceptorsWrapHandlersInOrderAndSeePanics(t *testing.T) {
 	}
 	if got := s.taken()[0].GetComplete().GetOutput().GetJson(); got != `"saved"` {
 		t.Error(got)
+	}
+}
+
+func TestAHandlerThatEndsItsGoroutineFailsItsAttempt(t *testing.T) {
+	s := newScripted(t)
+	s.onStream = func(_ int, stream frames) error {
+		if err := stream.Send(&workerv1.StreamTasksResponse{Tasks: tasksOf(task("a", "1"))}); err != nil {
+			return err
+		}
+		return s.obey(stream)
+	}
+	client, _ := s.client(t)
+	w := orbit.NewWorker(client)
+	orbit.Handle(w, "echo@1", func(context.Context, any) (any, error) {
+		runtime.Goexit()
+		return nil, nil
+	})
+	run(t, w)
+	eventually(t, "a report", func() bool { return len(s.taken()) == 1 })
+	if fail := s.taken()[0].GetFail(); fail.GetFailure().GetCode() != orbit.CodePanic || !fail.GetRetryable() {
+		t.Errorf("%v", fail)
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Bench measures how many steps a second one Go worker does with handlers that do nothing, server included: it starts a
 // server on a new database, keeps so many executions of so many steps going, and prints steps a second with the CPU of
 // worker and server for each step.
