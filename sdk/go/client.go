@@ -76,6 +76,8 @@ func (c *Client) dial() (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(transport),
+		// Names are looked up for addresses, not for settings.
+		grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent("orbit-go/" + Version),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytesMax), grpc.MaxCallSendMsgSize(messageBytesMax)),
 		// The server's pauses and this SDK's own decide when a call is tried again; the connection must not lag behind.

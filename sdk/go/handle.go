@@ -66,6 +66,7 @@ func (h *ExecutionHandle) Wait(ctx context.Context) (*Execution, error) {
 		if deadline, bounded := ctx.Deadline(); bounded {
 			span = max(0, min(span, time.Until(deadline)))
 		}
+		began := time.Now()
 		call, cancel := context.WithTimeout(ctx, span+defaultCallTimeout)
 		response, err := h.client.admin.WaitExecution(withTrace(call), &adminv1.WaitExecutionRequest{
 			Id: h.id, Uid: h.uid, WaitDuration: durationpb.New(max(span, time.Millisecond))})
@@ -75,9 +76,9 @@ func (h *ExecutionHandle) Wait(ctx context.Context) (*Execution, error) {
 				return execution, nil
 			}
 			last = &Error{Code: codes.DeadlineExceeded, Message: "the execution is still open"}
-			pauses.reset()
-			// A server that drains answers at once.
-			if span >= waitSpan {
+			// A server that drains answers at once, and would again.
+			if time.Since(began) >= span {
+				pauses.reset()
 				continue
 			}
 		} else {

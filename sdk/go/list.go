@@ -7,6 +7,9 @@ import (
 	adminv1 "orbit.example/sdk/go/gen/orbit/admin/v1"
 )
 
+// pageSizeMax is the most that the server puts on a page.
+const pageSizeMax = 1000
+
 // ListOptions say which executions, and how many at a time.
 type ListOptions struct {
 	// Filter, for example `state = RUNNING AND workflow = "order" AND labels.tenant = "a"`. Default: all.
@@ -19,7 +22,7 @@ type ListOptions struct {
 func (c *Client) List(ctx context.Context, options ListOptions) iter.Seq2[*Execution, error] {
 	return pages(func(token string) ([]*Execution, string, error) {
 		response, err := invoke(ctx, c, &adminv1.ListExecutionsRequest{
-			Filter: options.Filter, PageSize: int32(options.PageSize), PageToken: token,
+			Filter: options.Filter, PageSize: int32(min(options.PageSize, pageSizeMax)), PageToken: token,
 		}, c.admin.ListExecutions)
 		if err != nil {
 			return nil, "", err

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -60,7 +63,10 @@ func decodeText(text []byte, into any) error {
 // encodeText makes JSON text of a value. Unlike json.Marshal it leaves <, > and & as they are: the text is kept and shown
 // byte for byte.
 func encodeText(value any) ([]byte, error) {
-	if raw, ok := value.(json.RawMessage); ok && json.Valid(raw) {
+	if value == nil {
+		return []byte("null"), nil
+	}
+	if raw, ok := value.(json.RawMessage); ok && json.Valid(raw) && utf8.Valid(raw) {
 		return raw, nil
 	}
 	var buffer bytes.Buffer
@@ -84,4 +90,37 @@ func encodePayload(value any) (*workflowv1.Payload, error) {
 // textPayload makes a payload of JSON text.
 func textPayload(text string) *workflowv1.Payload {
 	return &workflowv1.Payload{Content: &workflowv1.Payload_Json{Json: text}}
+}
+
+// isStorable tells whether the server keeps a JSON text: it refuses U+0000 and lone surrogates, which Go's own strings
+// cannot even say, but for the first.
+func isStorable(text string) bool {
+	unit := func(at int) (rune, bool) {
+		if at+6 > len(text) || text[at:at+2] != `\u` {
+			return 0, false
+		}
+		value, err := strconv.ParseUint(text[at+2:at+6], 16, 16)
+		return rune(value), err == nil
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		letter, escaped := unit(i)
+		switch {
+		case !escaped:
+			i++ // whatever is escaped, a backslash perhaps
+		case letter == 0:
+			return false
+		case utf16.IsSurrogate(letter):
+			low, paired := unit(i + 6)
+			if !paired || utf16.DecodeRune(letter, low) == utf8.RuneError {
+				return false
+			}
+			i += 11
+		default:
+			i += 5
+		}
+	}
+	return true
 }

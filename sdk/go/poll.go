@@ -83,7 +83,7 @@ func (p *polls) fetch(ctx context.Context) error {
 			}
 			continue
 		}
-		p.heard()
+		p.links.works(ModePoll)
 	}
 }
 
@@ -96,12 +96,6 @@ func (p *polls) poll(ctx context.Context, tasks int) (*workerv1.PollTasksRespons
 	defer cancel()
 	return p.stub.PollTasks(ctx, &workerv1.PollTasksRequest{
 		SessionId: p.session.id, MaxTasks: int32(tasks), WaitDuration: durationpb.New(pollWait)})
-}
-
-// heard says that the server works.
-func (p *polls) heard() {
-	p.links.pauses.reset()
-	p.links.works(ModePoll)
 }
 
 // tell sends reports, several side by side, and heartbeats, one at a time.
@@ -178,7 +172,7 @@ func (p *polls) beat(ctx context.Context) error {
 	}
 	holdings.heard(response.Stop, p.links.worker.stopTask)
 	if !response.Draining {
-		p.heard()
+		p.links.works(ModePoll)
 	}
 	return nil
 }

@@ -44,16 +44,17 @@ type session struct {
 type links struct {
 	worker *Worker
 
+	// mu guards conn, said and pauses: polls and their heartbeats are heard side by side.
 	mu   sync.Mutex
 	conn *grpc.ClientConn
-
 	// said is whether the present outage was logged.
-	said bool
+	said   bool
+	pauses backoffPauses
+
 	// polling is until when plain calls are made although a stream is wanted.
 	polling time.Time
 	// streamFailures counts the streams in a row that failed at once.
 	streamFailures int
-	pauses         backoffPauses
 }
 
 // stub gives the service over the present connection, a new one if there is none.
@@ -97,7 +98,7 @@ func (l *links) keep(ctx context.Context) error {
 		if errors.Is(err, errSilence) || codeOf(err) == codes.DeadlineExceeded {
 			l.close()
 		}
-		_ = pause(ctx, l.pauses.next())
+		_ = pause(ctx, l.nextPause())
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func (l *links) serve(ctx context.Context) error {
 		if err := l.work(ctx, stub, session); err != nil {
 			return err
 		}
-		_ = pause(ctx, l.pauses.next())
+		_ = pause(ctx, l.nextPause())
 	}
 	return nil
 }
@@ -139,22 +140,23 @@ func (l *links) work(ctx context.Context, stub workerv1.WorkerServiceClient, ses
 	s := &stream{links: l, session: session}
 	err := s.run(ctx, stub)
 	if s.heard.Load() {
-		l.streamFailures = 0
+		l.streamFailures, l.polling = 0, time.Time{}
 		return err
 	}
 	if ctx.Err() != nil || mode == ModeStream || l.worker.isDraining() {
 		return err
 	}
 	l.streamFailures++
-	unimplemented := codeOf(err) == codes.Unimplemented
-	if !unimplemented && l.streamFailures < streamFailuresMax {
+	if codeOf(err) == codes.Unimplemented {
+		l.streamFailures = max(l.streamFailures, streamFailuresMax)
+	}
+	if l.streamFailures < streamFailuresMax {
 		return err
 	}
-	l.polling = time.Now().Add(pollingSpan)
-	if !unimplemented && l.streamFailures > streamFailuresMax {
-		return nil
+	if l.polling.IsZero() {
+		l.worker.log.Warn("orbit: streams do not get through; polling instead", "error", err)
 	}
-	l.worker.log.Warn("orbit: streams do not get through; polling instead", "error", err)
+	l.polling = time.Now().Add(pollingSpan)
 	return nil
 }
 
@@ -220,11 +222,22 @@ func (l *links) unregister(end time.Time) {
 	}
 }
 
+// nextPause is the pause before the next attempt to connect.
+func (l *links) nextPause() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pauses.next()
+}
+
 // works says that the server was heard of, and that it works, the first time after an outage.
 func (l *links) works(mode Mode) {
 	l.worker.heardFrom()
-	if l.worker.setState(WorkerConnected, mode) {
-		l.said = false
+	changed := l.worker.setState(WorkerConnected, mode)
+	l.mu.Lock()
+	l.pauses.reset()
+	l.said = l.said && !changed
+	l.mu.Unlock()
+	if changed {
 		l.worker.log.Info("orbit: connected", "address", l.worker.client.Address(), "mode", string(mode), "session", *l.worker.sessionID.Load())
 	}
 }
@@ -232,8 +245,11 @@ func (l *links) works(mode Mode) {
 // lost says that the server is away, once for each outage.
 func (l *links) lost(err error) {
 	changed := l.worker.setState(WorkerDisconnected, "")
-	if changed || !l.said {
-		l.said = true
+	l.mu.Lock()
+	said := l.said && !changed
+	l.said = true
+	l.mu.Unlock()
+	if !said {
 		l.worker.log.Warn("orbit: no connection to the server; trying again until there is one",
 			"address", l.worker.client.Address(), "error", ErrorFrom(err).Message)
 	}

@@ -183,7 +183,6 @@ func (s *stream) read() error {
 			s.draining.Store(true)
 		}
 		if !s.draining.Load() {
-			s.links.pauses.reset()
 			s.links.works(ModeStream)
 		}
 		if len(frame.Results) > 0 || frame.Heartbeat != nil {

@@ -139,6 +139,10 @@ func (t *TaskContext) Heartbeat(progress any) error {
 	if size := len(payload.GetJson()); size > progressBytesMax {
 		return fmt.Errorf("orbit: the progress has %d bytes; at most %d are kept", size, progressBytesMax)
 	}
+	if !isStorable(payload.GetJson()) {
+		// It would be refused together with the heartbeat that lists all other tasks.
+		return errors.New("orbit: the progress has U+0000 or a lone surrogate, which no store keeps")
+	}
 	t.beat(payload)
 	return context.Cause(t.ctx)
 }

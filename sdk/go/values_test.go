@@ -62,6 +62,17 @@ func TestBothFormsOfAPayloadAreReadAndNoOther(t *testing.T) {
 	}
 }
 
+func TestWhatNoStoreKeepsIsKnownBeforeItIsSent(t *testing.T) {
+	for text, want := range map[string]bool{
+		`"plain å"`: true, `"\\u0000"`: true, `"\n\"\u0001"`: true, `"\ud83d\ude00"`: true,
+		`"\u0000"`: false, `"a\\\u0000"`: false, `"\ud83d"`: false, `"\ude00\ud83d"`: false, `"\ud83dx"`: false,
+	} {
+		if got := isStorable(text); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
 func TestAnErrorHasWhatTheServerSaid(t *testing.T) {
 	said, err := status.New(codes.InvalidArgument, "the input does not fit").WithDetails(
 		&errdetails.ErrorInfo{Reason: "FIELD_VIOLATION", Metadata: map[string]string{"k": "v"}},

@@ -21,6 +21,7 @@ class FakeServer(WorkerServiceServicer):
     def __init__(self) -> None:
         # What the test sets.
         self.streams = True
+        self.stream_error: grpc.StatusCode | None = None
         self.heartbeat_seconds = 0.05
         self.session_seconds = 5.0
         self.stop_tokens: set[str] = set()
@@ -124,6 +125,8 @@ class FakeServer(WorkerServiceServicer):
     ) -> AsyncIterator[pb.StreamTasksResponse]:
         if not self.streams:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no streams here")
+        if self.stream_error is not None:
+            await context.abort(self.stream_error, "streams break")
         out: asyncio.Queue[pb.StreamTasksResponse] = asyncio.Queue()
         credits = 0
 
@@ -166,9 +169,10 @@ class FakeServer(WorkerServiceServicer):
 
     async def PollTasks(self, request: pb.PollTasksRequest, context: Context) -> pb.PollTasksResponse:
         await self._check(request.session_id, context)
-        while not self._ready:
+        deadline = asyncio.get_running_loop().time() + request.wait_duration.ToTimedelta().total_seconds()
+        while not self._ready and (left := deadline - asyncio.get_running_loop().time()) > 0:
             self._wake.clear()
-            await self._wake.wait()
+            await asyncio.wait([asyncio.ensure_future(self._wake.wait())], timeout=left)
         self.credits_most = max(self.credits_most, request.max_tasks)
         return pb.PollTasksResponse(
             tasks=[self._ready.popleft() for _ in range(min(request.max_tasks, len(self._ready)))]

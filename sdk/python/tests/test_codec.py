@@ -138,10 +138,11 @@ def test_typed_values_become_json() -> None:
         "model": {"name": "a", "when": "2026-01-31T00:00:00Z"},
         "big": 2**70,
     }
+    assert payloads.dumps("\\u0000") == r'"\\u0000"'
     assert payloads.dumps({"t": "ä"}) == '{"t":"ä"}'
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), b"bytes", "\ud800", {1: object()}])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), b"bytes", "\ud800", {1: object()}, "a\0b"])
 def test_what_json_cannot_say_is_refused(value: Any) -> None:
     with pytest.raises(PermanentError) as raised:
         payloads.dumps_output(value)

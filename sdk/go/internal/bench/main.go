@@ -1,8 +1,8 @@
 //go:build unix
 
 // Bench measures how many steps a second one Go worker does with handlers that do nothing, server included: it starts a
-// server on a new database, keeps so many executions of so many steps going, and prints steps a second with the CPU of
-// worker and server for each step.
+// server on a new database and many executions of ten steps each, one after another, then the worker, and prints steps a
+// second with the CPU of worker and server for each step. On a machine with other work the CPU says more than the rate.
 //
 //	go run ./internal/bench -binary ../../target/release/orbit
 package main
@@ -27,27 +27,36 @@ import (
 	orbit "orbit.example/sdk/go"
 )
 
+// starters is how many starts are under way at once.
+const starters = 64
+
+type options struct {
+	binary, profile          string
+	executions, steps, slots int
+	mode                     orbit.Mode
+}
+
 func main() {
-	binary := flag.String("binary", os.Getenv("ORBIT_BINARY"), "server program")
-	steps := flag.Int("steps", 10, "steps of an execution, one after another")
-	concurrency := flag.Int("concurrency", 128, "executions at a time")
-	slots := flag.Int("slots", 256, "slots of the worker")
-	mode := flag.String("mode", "stream", "stream or poll")
-	duration := flag.Duration("duration", 10*time.Second, "how long, after a second to warm up")
-	profile := flag.String("profile", "", "file for a CPU profile")
+	var o options
+	flag.StringVar(&o.binary, "binary", os.Getenv("ORBIT_BINARY"), "server program")
+	flag.IntVar(&o.executions, "executions", 10_000, "executions")
+	flag.IntVar(&o.steps, "steps", 10, "steps of each, one after another")
+	flag.IntVar(&o.slots, "slots", 1000, "slots of the worker")
+	flag.StringVar((*string)(&o.mode), "mode", "stream", "stream or poll")
+	flag.StringVar(&o.profile, "profile", "", "file for a CPU profile")
 	flag.Parse()
-	if err := run(*binary, *steps, *concurrency, *slots, orbit.Mode(*mode), *duration, *profile); err != nil {
+	if err := run(o); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(binary string, steps, concurrency, slots int, mode orbit.Mode, duration time.Duration, profile string) error {
+func run(o options) error {
 	folder, err := os.MkdirTemp("", "orbit-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	server, address, err := start(binary, folder)
+	server, address, err := start(o.binary, folder)
 	if err != nil {
 		return err
 	}
@@ -55,49 +64,31 @@ func run(binary string, steps, concurrency, slots int, mode orbit.Mode, duration
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	}()
-	client, err := orbit.NewClient(orbit.WithAddress(address))
+	ctx := context.Background()
+	client, err := orbit.NewClient(orbit.WithAddress(address), orbit.WithCallTimeout(time.Minute))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	if _, err := client.Deploy(ctx, orbit.Source{Text: definition(steps)}); err != nil {
+	if _, err := client.Deploy(ctx, orbit.Source{Text: definition(o.steps)}); err != nil {
+		return err
+	}
+	if err := startAll(ctx, client, o.executions); err != nil {
 		return err
 	}
 
-	var done atomic.Int64
-	worker := orbit.NewWorker(client, orbit.WithSlots(slots), orbit.WithMode(mode))
+	total := int64(o.executions * o.steps)
+	var count atomic.Int64
+	all := make(chan struct{})
+	worker := orbit.NewWorker(client, orbit.WithSlots(o.slots), orbit.WithMode(o.mode))
 	orbit.Handle(worker, "bench.nothing@1", func(context.Context, json.RawMessage) (any, error) {
-		done.Add(1)
+		if count.Add(1) == total {
+			close(all)
+		}
 		return nil, nil
 	})
-	working, rest := context.WithCancel(context.Background())
-	defer rest()
-	worked := make(chan error, 1)
-	go func() { worked <- worker.Run(working) }()
-
-	var callers sync.WaitGroup
-	for range concurrency {
-		callers.Add(1)
-		go func() {
-			defer callers.Done()
-			for ctx.Err() == nil {
-				handle, err := client.Start(ctx, "bench", nil)
-				if err == nil {
-					err = handle.Result(ctx, nil)
-				}
-				if err != nil && ctx.Err() == nil {
-					log.Print(err)
-					return
-				}
-			}
-		}()
-	}
-
-	time.Sleep(time.Second)
-	if profile != "" {
-		file, err := os.Create(profile)
+	if o.profile != "" {
+		file, err := os.Create(o.profile)
 		if err != nil {
 			return err
 		}
@@ -105,23 +96,48 @@ func run(binary string, steps, concurrency, slots int, mode orbit.Mode, duration
 		if err := pprof.StartCPUProfile(file); err != nil {
 			return err
 		}
-		defer pprof.StopCPUProfile()
 	}
-	stepsBefore, ownBefore, serverBefore, began := done.Load(), ownCPU(), processCPU(server.Process.Pid), time.Now()
-	time.Sleep(duration)
-	count, took := float64(done.Load()-stepsBefore), time.Since(began)
-	own, served := ownCPU()-ownBefore, processCPU(server.Process.Pid)-serverBefore
-	pprof.StopCPUProfile()
-	stop()
-	callers.Wait()
-	rest()
-	if err := <-worked; err != nil {
+	ownBefore, serverBefore, began := ownCPU(), processCPU(server.Process.Pid), time.Now()
+	working, rest := context.WithCancel(ctx)
+	defer rest()
+	worked := make(chan error, 1)
+	go func() { worked <- worker.Run(working) }()
+	select {
+	case <-all:
+	case err := <-worked:
 		return err
 	}
-	each := func(cpu time.Duration) float64 { return float64(cpu.Microseconds()) / count }
-	fmt.Printf("%s  %d steps, %d executions at a time, %d slots, GOMAXPROCS %d: %.0f steps/s; CPU for a step: worker and callers %.1f µs, server %.1f µs\n",
-		mode, steps, concurrency, slots, runtime.GOMAXPROCS(0), count/took.Seconds(), each(own), each(served))
-	return nil
+	took := time.Since(began)
+	own, served := ownCPU()-ownBefore, processCPU(server.Process.Pid)-serverBefore
+	pprof.StopCPUProfile()
+	rest()
+	each := func(cpu time.Duration) float64 { return float64(cpu.Microseconds()) / float64(total) }
+	fmt.Printf("%.0f steps/s: %d steps in %.1f s by %s, %d slots, GOMAXPROCS %d; CPU for a step: worker %.1f µs, server %.1f µs\n",
+		float64(total)/took.Seconds(), total, took.Seconds(), o.mode, o.slots, runtime.GOMAXPROCS(0), each(own), each(served))
+	return <-worked
+}
+
+// startAll starts the executions.
+func startAll(ctx context.Context, client *orbit.Client, executions int) error {
+	var left atomic.Int64
+	left.Store(int64(executions))
+	failed := make(chan error, starters)
+	var callers sync.WaitGroup
+	for range starters {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			for left.Add(-1) >= 0 {
+				if _, err := client.Start(ctx, "bench", nil); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	callers.Wait()
+	close(failed)
+	return <-failed
 }
 
 // start starts a server on a free port.

@@ -85,6 +85,7 @@ async def stream(line: Line) -> None:
     draining = False
     # Whether the worker drained already when this stream was opened, so that no credits were granted on it.
     dry = bool(holdings.draining)
+    answered = asyncio.Event()
     silent_since = time.monotonic()
 
     def wanted_credits(others: bool) -> int:
@@ -99,6 +100,9 @@ async def stream(line: Line) -> None:
             StreamTasksRequest(session_id=session.id, credits=grant(True), heartbeat=holdings.heartbeat(""))
         )
         beat_time = time.monotonic() + session.heartbeat_interval
+        if dry:
+            # Once the server answers here, the stream before and its credits are gone.
+            await answered.wait()
         while True:
             await holdings.change(timeout=min(beat_time, holdings.beat_time) - time.monotonic())
             # Handlers that are about to end join this frame: one with many reports costs as much as one with few.
@@ -126,6 +130,7 @@ async def stream(line: Line) -> None:
         nonlocal expected, draining, silent_since
         async for frame in call:
             silent_since = time.monotonic()
+            answered.set()
             if frame.results:
                 for result in frame.results:
                     if result.HasField("error"):

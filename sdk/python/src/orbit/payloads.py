@@ -14,6 +14,8 @@ from orbit.errors import PayloadError, PermanentError
 # Largest payload that the server takes, in bytes of JSON text.
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
 
+# A null character, escaped as JSON has it: an even number of backslashes before it are characters of their own.
+_NULL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 # Half of a pair that stands for one character: in no encoding, and refused by the server.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -51,7 +53,7 @@ def loads(text: str) -> Any:
 def encode(value: Any) -> Payload:
     """Makes a payload of a value: JSON itself, dataclasses, models, dates, enums and the like.
 
-    Raises `TypeError` or `ValueError` for what JSON cannot say, such as NaN.
+    Raises `TypeError` or `ValueError` for what JSON cannot say, such as NaN, and for null characters.
     """
     return Payload(json=dumps(value))
 
@@ -63,6 +65,8 @@ def dumps(value: Any) -> str:
     text = _ENCODER.encode(value)
     if not text.isascii() and _SURROGATE.search(text):
         raise ValueError("a string has half of a surrogate pair, which is no text")
+    if "\\u0000" in text and _NULL.search(text):
+        raise ValueError("a string has a null character, which no store keeps")
     return text
 
 

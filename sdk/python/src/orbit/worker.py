@@ -35,7 +35,7 @@ from orbit.health import HealthServer
 from orbit.holdings import Holdings, name
 from orbit.runner import Runner
 from orbit.session import Contact, Keeper, Mode, State
-from orbit.task import Function, Handler, Middleware, handler_of
+from orbit.task import Function, Handler, Middleware, check_contract, handler_of
 from orbit.threads import Threads
 from orbit.version import VERSION
 from orbit.watchdog import Watchdog
@@ -152,6 +152,8 @@ class Worker:
 
         The function takes the input, typed as its hint says, and a `TaskContext`; it may leave out either.
         """
+
+        check_contract(contract)
 
         def register(function: Function) -> Function:
             self._register(Handler(contract, function))

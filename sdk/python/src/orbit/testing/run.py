@@ -48,6 +48,7 @@ async def run_handler(
     step: str = "test",
     idempotency_key: str | None = None,
     last_progress: Any = None,
+    trace_parent: str = "",
     timeout: timedelta | None = None,
     heartbeat_timeout: timedelta | None = None,
     middleware: Sequence[Middleware] = (),
@@ -80,6 +81,7 @@ async def run_handler(
         redelivery=redelivery,
         idempotency_key=idempotency_key or uuid.uuid4().hex,
         queue="default",
+        trace_parent=trace_parent,
     )
     now = time.time()
     task.schedule_time.FromNanoseconds(int(now * 1e9))
