@@ -2167,6 +2167,27 @@ export declare type Limits = Message<"orbit.admin.v1.Limits"> & {
    * @generated from field: google.protobuf.Duration request_id_retention = 7;
    */
   requestIdRetention?: Duration | undefined;
+
+  /**
+   * Most items of a `for_each`.
+   *
+   * @generated from field: int32 fan_out_items_max = 8;
+   */
+  fanOutItemsMax: number;
+
+  /**
+   * Events that one run may have before it fails with `HISTORY_TOO_LONG`: a guard, not a limit to plan for.
+   *
+   * @generated from field: int64 history_events_max = 9;
+   */
+  historyEventsMax: bigint;
+
+  /**
+   * Executions that may be open when another one is started. 0 if there is no limit.
+   *
+   * @generated from field: int64 active_executions_max = 10;
+   */
+  activeExecutionsMax: bigint;
 };
 
 /**
@@ -2280,7 +2301,8 @@ export declare const AdminService: GenService<{
    * `id_reuse_policy` says otherwise. The same `request_id` again: the execution that it made, whatever has its id now.
    * With `signal` an open execution of the same workflow that has the id gets the signal instead.
    * Errors: `DEFINITION_NOT_FOUND`, `FIELD_VIOLATION` (input or signal that does not fit its schema),
-   * `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+   * `EXECUTION_ALREADY_EXISTS`, `EXECUTION_CLOSED` (with `signal`), `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`,
+   * `TOO_MANY_EXECUTIONS`.
    *
    * @generated from rpc orbit.admin.v1.AdminService.StartExecution
    */

@@ -256,6 +256,22 @@ export declare type Wait = Message<"orbit.admin.v1.Wait"> & {
      */
     value: RecipientReason;
     case: "recipient";
+  } | {
+    /**
+     * The parent is to hear of the end.
+     *
+     * @generated from field: orbit.admin.v1.ParentReason parent = 26;
+     */
+    value: ParentReason;
+    case: "parent";
+  } | {
+    /**
+     * Children that no unit waits for any more are to be cancelled.
+     *
+     * @generated from field: orbit.admin.v1.AbandonedReason abandoned = 27;
+     */
+    value: AbandonedReason;
+    case: "abandoned";
   } | { case: undefined; value?: undefined };
 };
 
@@ -842,4 +858,58 @@ export declare type HeldReason = Message<"orbit.admin.v1.HeldReason"> & {
  * Use `create(HeldReasonSchema)` to create a new message.
  */
 export declare const HeldReasonSchema: GenMessage<HeldReason>;
+
+/**
+ * The parent is to hear of the end.
+ *
+ * @generated from message orbit.admin.v1.ParentReason
+ */
+export declare type ParentReason = Message<"orbit.admin.v1.ParentReason"> & {
+  /**
+   * Id of the parent.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Its unit that waits.
+   *
+   * @generated from field: string unit = 2;
+   */
+  unit: string;
+};
+
+/**
+ * Describes the message orbit.admin.v1.ParentReason.
+ * Use `create(ParentReasonSchema)` to create a new message.
+ */
+export declare const ParentReasonSchema: GenMessage<ParentReason>;
+
+/**
+ * Children that no unit waits for any more are to be cancelled.
+ *
+ * @generated from message orbit.admin.v1.AbandonedReason
+ */
+export declare type AbandonedReason = Message<"orbit.admin.v1.AbandonedReason"> & {
+  /**
+   * Ids of the first of them, at most 10.
+   *
+   * @generated from field: repeated string ids = 1;
+   */
+  ids: string[];
+
+  /**
+   * How many more.
+   *
+   * @generated from field: int32 more_ids = 2;
+   */
+  moreIds: number;
+};
+
+/**
+ * Describes the message orbit.admin.v1.AbandonedReason.
+ * Use `create(AbandonedReasonSchema)` to create a new message.
+ */
+export declare const AbandonedReasonSchema: GenMessage<AbandonedReason>;
 

@@ -245,6 +245,14 @@ export enum ErrorReason {
    * @generated from enum value: ERROR_REASON_BATCH_NOT_FOUND = 31;
    */
   BATCH_NOT_FOUND = 31,
+
+  /**
+   * RESOURCE_EXHAUSTED: as many executions are open as the server's operator allows; the metadata has the limit. A start is
+   * possible once one has ended.
+   *
+   * @generated from enum value: ERROR_REASON_TOO_MANY_EXECUTIONS = 32;
+   */
+  TOO_MANY_EXECUTIONS = 32,
 }
 
 /**
