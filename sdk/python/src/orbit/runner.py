@@ -50,7 +50,8 @@ class Runner:
                 raise TaskError(f"this worker has no handler for {held.task.contract}", code="CONTRACT_UNKNOWN")
             output = payloads.dumps_output(await self._call(held, handler))
             report.complete.CopyFrom(Complete(output=Payload(json=output)))
-            log.debug("%s: done", name(held.task))
+            if log.isEnabledFor(logging.DEBUG):
+                log.debug("%s: done", name(held.task))
         except asyncio.CancelledError as error:
             if held.stopping:
                 raise
