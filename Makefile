@@ -198,7 +198,7 @@ test-sdk-python: .venv/stamp .venv-generate/stamp ## Tests of the Python SDK, wi
 # --- SDK: Go ----------------------------------------------------------------------------------------------------------
 
 # Modules of their own, so that the SDK's users get none of the others' dependencies.
-GO_MODULES := sdk/go examples/order/go tests/sdk/drivers/go
+GO_MODULES := sdk/go sdk/go/orbitotel examples/order/go tests/sdk/drivers/go
 
 .PHONY: lint-go
 lint-go: .tools/stamp
