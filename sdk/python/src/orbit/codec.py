@@ -8,6 +8,7 @@ A field that a dataclass does not have is passed over, so that callers may send 
 import dataclasses
 import enum
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,11 +37,12 @@ _WRAPPERS = (
     typing_extensions.ReadOnly,
 )
 _TEXTS: dict[Any, Callable[[str], Any]] = {
-    datetime: lambda text: datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text),
+    datetime: lambda text: _datetime(text),
     date: date.fromisoformat,
     time: time.fromisoformat,
     UUID: UUID,
 }
+_FRACTION = re.compile(r"\.(\d+)")
 _NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string", type(None): "null"}
 
 
@@ -203,6 +205,12 @@ def _text(kind: Any) -> _Convert:
     return convert
 
 
+def _datetime(text: str) -> datetime:
+    # Python 3.10 knows neither `Z` nor fractions other than of three or six digits.
+    text = _FRACTION.sub(lambda found: "." + found[1][:6].ljust(6, "0"), text)
+    return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
+
+
 def _decimal(value: Any, path: str) -> Any:
     try:
         if isinstance(value, str | int) and not isinstance(value, bool):
@@ -301,7 +309,7 @@ def _fields(kind: Any) -> _Convert:
     def convert(value: Any, path: str) -> Any:
         nonlocal found
         if found is None:
-            required = kind.__required_keys__ if is_dict else _required(kind)
+            required = _required_keys(kind) if is_dict else _required(kind)
             names = (
                 _hints(kind) if is_dict else {f.name: _hints(kind)[f.name] for f in dataclasses.fields(kind) if f.init}
             )
@@ -326,6 +334,13 @@ def _has_fields(kind: Any) -> bool:
 def _required(kind: Any) -> set[str]:
     missing = dataclasses.MISSING
     return {f.name for f in dataclasses.fields(kind) if f.default is missing and f.default_factory is missing}
+
+
+def _required_keys(kind: Any) -> set[str]:
+    """Of a `TypedDict`. Python 3.10's own does not look at `NotRequired`, which is in `typing_extensions` there."""
+    says = {name: typing.get_origin(hint) for name, hint in _hints(kind).items()}
+    optional = {name for name, origin in says.items() if origin is typing_extensions.NotRequired}
+    return set(kind.__required_keys__) - optional
 
 
 def _hints(kind: Any) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from orbit_api.worker.v1.worker_service_pb2 import (
 
 from orbit import errors
 from orbit.channel import Metadata
+from orbit.flag import Flag
 from orbit.holdings import Holdings
 
 if TYPE_CHECKING:
@@ -165,6 +166,20 @@ async def poll(line: Line, until: float = float("inf")) -> None:
     session, holdings, stub, metadata = line.session, line.holdings, line.stub, line.metadata
 
     async def fetch() -> None:
+        # What a draining worker gives back must not come to a poll of its own that still waits.
+        polling = asyncio.ensure_future(fetch_for_ever())
+        draining = asyncio.ensure_future(until_raised(holdings.draining))
+        try:
+            await asyncio.wait([polling, draining], return_when=asyncio.FIRST_COMPLETED)
+            if polling.done():
+                return polling.result()
+            polling.cancel()
+            await asyncio.Event().wait()
+        finally:
+            polling.cancel()
+            draining.cancel()
+
+    async def fetch_for_ever() -> None:
         while time.monotonic() < until:
             most = min(await holdings.room(), POLL_TASKS_MAX)
             request = PollTasksRequest(session_id=session.id, max_tasks=most)
@@ -230,6 +245,11 @@ async def send(line: Line, report: Report) -> None:
     else:
         line.holdings.answered(token, response.outcome)
         line.heard(True)
+
+
+async def until_raised(flag: Flag) -> None:
+    """Waits for a flag."""
+    await flag
 
 
 async def first_to_end(*parts: Coroutine[Any, Any, None]) -> None:
