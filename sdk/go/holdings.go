@@ -277,7 +277,8 @@ func (h *holdings) beatDue(regular time.Time) time.Time {
 	return regular
 }
 
-// heartbeat makes a heartbeat that lists every token that is held.
+// heartbeat makes a heartbeat that lists every token that is held. There is one at a time, so what an earlier one carried and
+// is not answered goes along again.
 func (h *holdings) heartbeat(sessionID string) *workerv1.HeartbeatRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -286,12 +287,13 @@ func (h *holdings) heartbeat(sessionID string) *workerv1.HeartbeatRequest {
 	request := &workerv1.HeartbeatRequest{SessionId: sessionID, Held: make([]*workerv1.HeldTask, 0, len(h.held))}
 	size := 0
 	for token, one := range h.held {
+		one.beat = one.beat || one.beatFlying
 		listed := &workerv1.HeldTask{TaskToken: token, Beat: one.beat}
-		if one.isFresh {
+		if one.isFresh || one.isFlying {
 			size += len(one.progress.GetJson())
 			if size > batchBytesMax {
 				// It goes along with the next one, at once.
-				h.beatTime = now
+				h.beatTime, one.isFresh = now, true
 				request.Held = append(request.Held, listed)
 				continue
 			}

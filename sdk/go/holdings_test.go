@@ -107,9 +107,12 @@ func TestAFailureFollowsItsProgress(t *testing.T) {
 	if len(beat.Held) != 1 || beat.Held[0].Progress.GetJson() != "1" || !beat.Held[0].Beat {
 		t.Errorf("the heartbeat is %v", beat)
 	}
+	if again := h.heartbeat("s"); again.Held[0].Progress.GetJson() != "1" || !again.Held[0].Beat {
+		t.Error("progress without an answer is not sent again")
+	}
 	h.connectionLost()
 	if again := h.heartbeat("s"); again.Held[0].Progress.GetJson() != "1" {
-		t.Error("progress without an answer is not sent again")
+		t.Error("progress without an answer is not sent again on another connection")
 	}
 	h.heard(nil, nil)
 	if got := tokens(h.unsent()); got != "a" {
