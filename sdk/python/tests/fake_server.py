@@ -28,6 +28,8 @@ class FakeServer(WorkerServiceServicer):
         self.answers_reports = True
         self.report_errors: deque[pb.ReportError] = deque()
         self.frozen = False
+        self.loses_progress = False
+        self.progress_lost = 0
         self.refusal = ""
         # What the test reads.
         self.sessions: dict[str, pb.RegisterWorkerRequest] = {}
@@ -102,16 +104,24 @@ class FakeServer(WorkerServiceServicer):
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         await self._check(request.session_id, context)
-        return self._beat(request)
+        answer = self._beat(request)
+        if answer is None:
+            await asyncio.Event().wait()
+            raise AssertionError("waits for ever")
+        return answer
 
     async def _check(self, session_id: str, context: Context) -> None:
         if session_id not in self.sessions:
             await context.abort(grpc.StatusCode.NOT_FOUND, "no such session")
 
-    def _beat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+    def _beat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse | None:
         held = {held.task_token for held in request.held}
         self.heartbeats.append(held)
         for entry in request.held:
+            if entry.HasField("progress") and self.loses_progress:
+                # As if the connection broke: neither taken nor answered.
+                self.progress_lost += 1
+                return None
             if entry.HasField("progress"):
                 self.progress[entry.task_token] = entry.progress.json
             if entry.beat:
@@ -146,7 +156,12 @@ class FakeServer(WorkerServiceServicer):
                     if result is not None:
                         answer.results.append(result)
                 if frame.HasField("heartbeat"):
-                    answer.heartbeat.CopyFrom(self._beat(frame.heartbeat))
+                    beat = self._beat(frame.heartbeat)
+                    if beat is None:
+                        # Nothing that follows on this connection counts either.
+                        await asyncio.Event().wait()
+                        raise AssertionError("waits for ever")
+                    answer.heartbeat.CopyFrom(beat)
                 if not self.frozen:
                     out.put_nowait(answer)
                 self._wake.set()

@@ -516,6 +516,26 @@ def test_progress_reaches_the_server_before_the_failure_that_follows_it(mode: st
 
 
 @both
+def test_progress_whose_heartbeat_was_lost_is_told_again(mode: str) -> None:
+    async def slow(context: TaskContext) -> None:
+        await context.heartbeat({"done": 7})
+        await asyncio.sleep(60)
+
+    async def test() -> None:
+        server = FakeServer()
+        server.loses_progress = True
+        async with working({"slow@1": slow}, server, mode=mode, drain_timeout=0) as it:
+            server.give("t", "slow@1")
+            await until(lambda: server.progress_lost == 1)
+            await server.crash()
+            server.loses_progress = False
+            await server.start()
+            await until(lambda: "t" in it.server.progress)
+
+    run(test())
+
+
+@both
 def test_a_step_with_a_short_heartbeat_timeout_is_heard_in_time(mode: str) -> None:
     async def slow(context: TaskContext) -> None:
         await context.heartbeat()

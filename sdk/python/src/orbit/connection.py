@@ -142,7 +142,7 @@ async def stream(line: Line) -> None:
                 expected -= len(frame.tasks)
                 holdings.accept(frame.tasks)
             if frame.HasField("heartbeat"):
-                holdings.stop(frame.heartbeat.stop)
+                holdings.heartbeat_answered(frame.heartbeat.stop)
             draining = draining or frame.draining or frame.heartbeat.draining
             line.heard(not draining)
 
@@ -193,7 +193,7 @@ async def poll(line: Line, until: float = float("inf")) -> None:
     async def beat() -> None:
         while True:
             response = await stub.Heartbeat(holdings.heartbeat(session.id), timeout=CALL_SECONDS, metadata=metadata)
-            holdings.stop(response.stop)
+            holdings.heartbeat_answered(response.stop)
             line.heard(not response.draining)
             beat_time = time.monotonic() + session.heartbeat_interval
             # A handler may want to be heard sooner; looking now and then is cheaper than a second signal.
@@ -203,7 +203,9 @@ async def poll(line: Line, until: float = float("inf")) -> None:
     async def report() -> None:
         while True:
             if holdings.parting_words():
-                await stub.Heartbeat(holdings.heartbeat(session.id), timeout=CALL_SECONDS, metadata=metadata)
+                parting = holdings.heartbeat(session.id)
+                response = await stub.Heartbeat(parting, timeout=CALL_SECONDS, metadata=metadata)
+                holdings.heartbeat_answered(response.stop)
             await asyncio.gather(*(send(line, report) for report in holdings.unsent()))
             await holdings.change(timeout=session.heartbeat_interval)
 

@@ -165,6 +165,11 @@ class TaskContext:
         self._progress, self._beat = None, False
         return said
 
+    def return_progress(self, progress: Payload) -> None:
+        """For the worker: the heartbeat with this progress may not have arrived. A newer one takes its place."""
+        if self._progress is None:
+            self._progress = progress
+
     @property
     def has_progress(self) -> bool:
         """For the worker: whether there is progress that no heartbeat has taken along."""

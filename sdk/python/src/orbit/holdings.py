@@ -25,6 +25,7 @@ from orbit_api.worker.v1.worker_service_pb2 import (
     ReportOutcome,
 )
 from orbit_api.workflow.v1.execution_pb2 import Failure
+from orbit_api.workflow.v1.payload_pb2 import Payload
 from orbit_api.workflow.v1.task_pb2 import Task
 
 from orbit.context import BeatWanted, TaskContext
@@ -85,6 +86,8 @@ class Holdings(BeatWanted):
         self._ready: deque[Held] = deque()
         self._later: list[tuple[float, int, Held]] = []
         self._numbers = itertools.count()
+        # Progress in heartbeats that have not been answered.
+        self._told: list[tuple[Held, Payload]] = []
         # When the next heartbeat should go out, at the latest, because a handler spoke.
         self._beat_time = float("inf")
         self._loop = asyncio.get_running_loop()
@@ -167,11 +170,17 @@ class Holdings(BeatWanted):
                 progress, listed.beat = held.context.take_progress()
                 if progress is not None:
                     listed.progress.CopyFrom(progress)
+                    self._told.append((held, progress))
                     left -= len(progress.json)
             elif held.context.has_progress:
                 self._beat_time = 0.0
             request.held.append(listed)
         return request
+
+    def heartbeat_answered(self, stop: Iterable[str]) -> None:
+        """The server knows what the heartbeats said, and names the tasks that it does not want any more."""
+        self._told.clear()
+        self.stop(stop)
 
     @property
     def beat_time(self) -> float:
@@ -223,11 +232,14 @@ class Holdings(BeatWanted):
             self._remove(token)
 
     def connection_lost(self) -> None:
-        """Whether reports that are under way arrived is unknown: all are sent again, which does no harm."""
+        """Whether what is under way arrived is unknown: all of it is sent again, which does no harm."""
         for held in self._held.values():
             if held.sent:
                 held.sent = False
                 self._ready.append(held)
+        for held, progress in self._told:
+            held.context.return_progress(progress)
+        self._told.clear()
         self._changed.set()
 
     async def change(self, timeout: float) -> None:
