@@ -54,12 +54,13 @@ test("every piece of code in the README is strictly typed", () => {
   assert.ok(files.length >= 6);
 });
 
-test("the README's first worker and caller say hello, and the worker ends well on SIGTERM", async () => {
+test("the README's first worker and caller say hello, and the worker ends well on SIGTERM", async (t) => {
   server = await OrbitServer.start();
   await using client = server.client();
   await client.deploy(blocks.get("hello.yaml") ?? "");
   const options = { env: { ...process.env, ORBIT_ADDRESS: server.address }, cwd: folder };
   const worker = spawn(process.execPath, [compile("worker.mts")], { ...options, stdio: ["ignore", "inherit", "pipe"] });
+  t.after(() => worker.kill("SIGKILL"));
   let log = "";
   worker.stderr.on("data", (chunk: Buffer) => (log += chunk.toString()));
   const caller = spawn(process.execPath, [compile("start.mts")], { ...options, stdio: ["ignore", "pipe", "inherit"] });

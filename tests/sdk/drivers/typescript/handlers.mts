@@ -106,7 +106,7 @@ const HANDLERS: Readonly<Record<string, (input: Input, context: TaskContext) => 
     if (isOver(input, context)) {
       return { attempt: context.attempt };
     }
-    const message = String(input.message ?? "failed");
+    const message = typeof input.message === "string" ? input.message : "failed";
     const options = {
       ...(typeof input.code === "string" && { code: input.code }),
       ...(input.details !== undefined && { details: input.details }),
