@@ -3,6 +3,7 @@
 use super::Fault;
 use crate::domain::{
     PAYLOAD_BYTES_MAX, Payload,
+    definition::HTTP_HEADERS_RESERVED,
     json::{self, Cursor, JsonError},
 };
 use bytes::Bytes;
@@ -20,22 +21,6 @@ const HEADER_BYTES_MAX: usize = 32 * 1024;
 
 /// What this server calls itself.
 const USER_AGENT: &str = concat!("orbit/", env!("CARGO_PKG_VERSION"));
-
-/// Headers that belong to the connection: a step that set them could make two requests of one, or reach another host.
-const RESERVED: [&str; 12] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Headers that go along where a redirect leads to another origin. All others could be credentials: how an API calls
 /// its key nobody here knows.
@@ -210,7 +195,7 @@ fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Fa
     let shown = shown(name);
     let name =
         HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid(format!("`{shown}` is not a header name")))?;
-    if RESERVED.contains(&name.as_str()) {
+    if HTTP_HEADERS_RESERVED.contains(&name.as_str()) {
         return Err(invalid(format!("header `{name}` is the server's to set")));
     }
     let mut value = HeaderValue::from_bytes(value.trim_ascii().as_bytes()).map_err(|_| {

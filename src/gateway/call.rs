@@ -15,8 +15,7 @@ use crate::{
     },
 };
 
-/// How much earlier than its time a late call is answered: the answer is to leave before the caller hangs up, and before
-/// the timer that the gRPC library sets for `grpc-timeout` by itself and answers in gRPC's form.
+/// How much earlier than its time a late call is answered: the answer is to leave before the caller hangs up.
 const ANSWER_TIME: Duration = Duration::from_millis(5);
 
 /// The instant at which the caller no longer waits; it counts from its first poll.

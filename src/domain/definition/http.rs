@@ -20,12 +20,16 @@ pub(super) const SAFE_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 /// Most headers.
 const HEADERS_MAX: usize = 64;
 
-/// Headers that follow from the connection and the request, so that a step cannot set them.
-const HEADERS_OWN: [&str; 9] = [
+/// Headers that belong to the connection, lower-case: a step that set them could make two requests of one, or reach another
+/// host.
+pub const HTTP_HEADERS_RESERVED: [&str; 12] = [
     "connection",
     "content-length",
+    "expect",
     "host",
+    "http2-settings",
     "keep-alive",
+    "proxy-authorization",
     "proxy-connection",
     "te",
     "trailer",
@@ -137,7 +141,7 @@ fn headers(checker: &mut Checker<'_>, fields: &Fields<'_>, path: &Path<'_>) -> O
         let name = entry.key.to_ascii_lowercase();
         let problem = if !is_header(&name) {
             Some(("is not a header's name", "letters, digits and any of !#$%&'*+-.^_`|~"))
-        } else if HEADERS_OWN.contains(&name.as_str()) {
+        } else if HTTP_HEADERS_RESERVED.contains(&name.as_str()) {
             Some(("is set by the server", "remove it"))
         } else if names.contains(&name) {
             Some(("stands twice, in two spellings", "keep one of them"))

@@ -57,6 +57,7 @@ pub use expression::{
 pub(super) use fault::shorten;
 pub use fault::{Fault, Place, code};
 pub(super) use fields::nearest;
+pub use http::HTTP_HEADERS_RESERVED;
 pub use model::{
     Action, Await, ChildStep, ContinueAsNew, Definition, Fail, ForEach, HTTP_CONTRACT, HTTP_QUEUE,
     HTTP_TIMEOUT_DEFAULT, Handlers, ITEMS_MAX, Lifetime, OnError, PRIORITY_DEFAULT, Pin, QUEUE_DEFAULT, Role,

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Code, service::Routes, transport::Server};
+use tonic::{Code, service::Routes};
 use tonic_types::StatusExt as _;
 
 use super::fake::Fake;
@@ -28,8 +32,15 @@ async fn serve() -> String {
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let server = Server::builder().accept_http1(true).add_routes(Routes::from(app));
-    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    // As the real server does: tonic's own answers late calls in gRPC's form, should its timer be the first.
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let service = TowerToHyperService::new(app.clone());
+            let builder = Builder::new(TokioExecutor::new());
+            tokio::spawn(async move { builder.serve_connection(TokioIo::new(stream), service).await });
+        }
+    });
     address
 }
 

@@ -78,14 +78,14 @@ impl Loosener<'_> {
             _ => {}
         }
         let is_computed = matches!(node.node, Expr::Index { .. } | Expr::Binary { .. } | Expr::Unary { .. });
-        if is_computed && may_be_dynamic(node) {
+        if is_computed && may_be_dynamic(node) || is_of_many_types(node) {
             self.wrap(node);
         }
     }
 
     /// Wraps a node as `dyn(…)`. Without, the checker takes an element of something dynamic for one of an unknown but
-    /// fixed type, and the sum of two dynamic values for a map, the last of what `+` can give; then it refuses what is
-    /// done with them.
+    /// fixed type, the sum of two dynamic values for a map, the last of what `+` can give, and `math.abs` of one for a
+    /// number of the last kind; then it refuses what is done with them.
     fn wrap(&mut self, node: &mut SpannedExpr) {
         let span = node.span.clone();
         let mut make = |expr: Expr| {
@@ -103,6 +103,14 @@ impl Loosener<'_> {
             VARIABLE.clone_into(name);
         }
     }
+}
+
+/// Whether it is a call of a function of numbers, which gives what it takes: the checker guesses one of the types.
+fn is_of_many_types(node: &SpannedExpr) -> bool {
+    let Expr::Call { expr, args } = &node.node else { return false };
+    let Expr::Member { expr: of, field, .. } = &expr.node else { return false };
+    let is_math = matches!(&of.node, Expr::Ident(name) | Expr::RootIdent(name) if name == "math");
+    (is_math && args.iter().any(may_be_dynamic)) || field == "sum"
 }
 
 /// Whether only the evaluation may tell the type: of names, and of arithmetic with nothing but such operands.

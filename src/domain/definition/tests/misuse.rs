@@ -116,6 +116,14 @@ fn requests() {
             ],
         ),
         (
+            "{id: t, http: {url: 'https://x/', headers: {Expect: x, proxy-authorization: x, http2-settings: x}}}",
+            &[
+                (code::HTTP_HEADER_INVALID, "steps[1].http.headers[\"Expect\"]"),
+                (code::HTTP_HEADER_INVALID, "steps[1].http.headers[\"proxy-authorization\"]"),
+                (code::HTTP_HEADER_INVALID, "steps[1].http.headers[\"http2-settings\"]"),
+            ],
+        ),
+        (
             "{id: t, http: {url: 'https://x/', headers: {a: \"x\\ny\", b: 1}}}",
             &[
                 (code::HTTP_HEADER_INVALID, "steps[1].http.headers[\"a\"]"),

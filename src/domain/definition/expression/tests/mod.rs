@@ -130,6 +130,9 @@ fn expressions_give_values() {
         ("type(input.n) == int", "true"),
         // What is done with a sum, or with an element of one, is not judged by a guess at its type.
         ("math.abs(input.n - input.list[0])", "1"),
+        ("math.abs(input.n - input.list[0]) * 10", "10"),
+        ("math.greatest(input.list) * 2 - math.least(input.n, 5)", "4"),
+        ("input.items.map(i, i.cents).sum() * 2", "700"),
         ("(input.list + input.list).filter(x, x != null).map(x, {'x': x}).map(x, x.x).size()", "6"),
         // Steps, the signal, the execution.
         ("steps.first.output.receipt", "\"r-1\""),

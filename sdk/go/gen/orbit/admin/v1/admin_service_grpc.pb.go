@@ -142,7 +142,7 @@ type AdminServiceClient interface {
 	// Results of steps that do not depend on the step are taken over; they do not run again and are never undone. The
 	// other one is not changed, and may be open or closed.
 	// Errors: `EXECUTION_NOT_FOUND`, `FIELD_VIOLATION` (no such step, or input that does not fit the schema),
-	// `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+	// `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`, `TOO_MANY_EXECUTIONS`.
 	RerunExecution(ctx context.Context, in *RerunExecutionRequest, opts ...grpc.CallOption) (*RerunExecutionResponse, error)
 	// Deletes a closed execution: once this is answered no call finds it and its id is free. Writes `DeletionBegan`.
 	//
@@ -553,7 +553,7 @@ type AdminServiceServer interface {
 	// Results of steps that do not depend on the step are taken over; they do not run again and are never undone. The
 	// other one is not changed, and may be open or closed.
 	// Errors: `EXECUTION_NOT_FOUND`, `FIELD_VIOLATION` (no such step, or input that does not fit the schema),
-	// `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+	// `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`, `TOO_MANY_EXECUTIONS`.
 	RerunExecution(context.Context, *RerunExecutionRequest) (*RerunExecutionResponse, error)
 	// Deletes a closed execution: once this is answered no call finds it and its id is free. Writes `DeletionBegan`.
 	//

@@ -806,7 +806,7 @@ class AdminServiceStub(typing.Generic[_AdminServiceDeployDefinitionType, _AdminS
     Results of steps that do not depend on the step are taken over; they do not run again and are never undone. The
     other one is not changed, and may be open or closed.
     Errors: `EXECUTION_NOT_FOUND`, `FIELD_VIOLATION` (no such step, or input that does not fit the schema),
-    `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+    `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`, `TOO_MANY_EXECUTIONS`.
     """
 
     DeleteExecution: _AdminServiceDeleteExecutionType
@@ -1182,7 +1182,7 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         Results of steps that do not depend on the step are taken over; they do not run again and are never undone. The
         other one is not changed, and may be open or closed.
         Errors: `EXECUTION_NOT_FOUND`, `FIELD_VIOLATION` (no such step, or input that does not fit the schema),
-        `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`.
+        `EXECUTION_ALREADY_EXISTS`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`, `TOO_MANY_EXECUTIONS`.
         """
 
     @abc.abstractmethod
