@@ -11,11 +11,15 @@ from collections import defaultdict
 from pathlib import Path
 
 # The cases that the present features must pass, as numbers and ranges of odd numbers.
-REQUIRED = "1-19 21-27 29-33 35 39 47 49 67-81 91 95 99-113 117-121 125 127 129 131 133 137 139 141 147 151"
+REQUIRED = "1-19 21-27 29-33 35-49 67-113 117-121 125-133 137-143 147 151-155"
 
 # Those that must hold on two nodes, too: in a test whose path names them.
 ON_TWO_NODES = "1-19 21-27 29-33 35 39 67-73"
 TWO_NODES = "on_two_nodes"
+
+# Those of the workflow language, which must hold on both databases: in tests whose paths name each.
+ON_BOTH_STORES = "37 41-45 83-89 93-97 143 153 155"
+STORES = ["sqlite", "postgres"]
 
 # One line of `cargo test`, also with the time that some runners add.
 LINE = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (\w+)", re.MULTILINE)
@@ -38,6 +42,11 @@ def main() -> int:
         if not any(TWO_NODES in name for name, _ in results.get(number, [])):
             print(f"C{number:03}  MISSING  no test on two nodes")
             missing.append(number)
+    for number in sorted(cases(ON_BOTH_STORES)):
+        for store in STORES:
+            if not any(store in name for name, _ in results.get(number, [])):
+                print(f"C{number:03}  MISSING  no test on {store}")
+                missing.append(number)
     failed = [name for tests in results.values() for name, result in tests if result != "ok"]
     print(f"{len(required)} cases asked for, {len(missing)} without a test, {len(failed)} failed")
     return 1 if missing or failed else 0

@@ -106,7 +106,7 @@ async fn c007_a_start_while_a_node_starts_happens_once(mut nodes: Nodes) {
             tokio::spawn(async move { engine.start_execution(call).await })
         });
         let starts: Vec<_> = starts.collect();
-        if nodes.memory.is_shared() {
+        if nodes.store.is_shared() {
             nodes.join();
         } else {
             nodes.lose_last();

@@ -1,11 +1,14 @@
-//! Field cases as callers and workers see them, each on one node and on two that are called in turn.
+//! Field cases as callers and workers see them, each on one node and on two that are called in turn; some also on one node
+//! with SQLite and on two with PostgreSQL ([`database`]).
 //!
 //! A case is one story: `nodes.next()` is whichever node the next call goes to. On one node that is always the same; on
 //! two the one that has just written is not the one that is asked next.
 
 mod cancel;
 mod children;
+mod database;
 mod delivery;
+mod language;
 mod late_report;
 mod presence;
 mod retry;
@@ -51,6 +54,26 @@ macro_rules! on_one_and_two_nodes {
 }
 pub(crate) use on_one_and_two_nodes;
 
+/// Makes tests of cases: each on one node with SQLite, and on two with PostgreSQL.
+macro_rules! on_databases {
+    ($($case:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[test]
+            fn $case() {
+                crate::cases::database::on_sqlite(super::$case);
+            })+
+        }
+
+        mod on_postgres {
+            $(#[test]
+            fn $case() {
+                crate::cases::database::on_postgres(super::$case);
+            })+
+        }
+    };
+}
+pub(crate) use on_databases;
+
 /// One task, whose output is the result.
 const ONE_TASK: &str = "tasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1}\nresult: ${ steps.a.output }\n";
 /// How much later something may come that another node must hear of first: the pause of its look for lost news, and
@@ -59,7 +82,13 @@ const HEARD: Duration = Duration::from_millis(1_200);
 
 /// The nodes of one case.
 struct Nodes {
-    memory: MemoryStore,
+    /// What all of them share, to be looked into.
+    store: Arc<dyn Store>,
+    /// Gives the node of a number its store.
+    open: Box<dyn FnMut(usize) -> Arc<dyn Store>>,
+    /// Whether time stands still while the store works.
+    is_real: bool,
+    config: Config,
     nodes: Vec<Node>,
     turn: Cell<usize>,
     began: tokio::time::Instant,
@@ -92,8 +121,25 @@ impl Nodes {
     /// So many nodes, which know each other.
     async fn start(count: usize) -> Self {
         let memory = if count == 1 { MemoryStore::new() } else { MemoryStore::shared() };
+        let store = Arc::new(memory.clone());
+        Self::on(store, Box::new(move |number| Arc::new(memory.another_node(number))), count, false).await
+    }
+
+    async fn on(
+        store: Arc<dyn Store>,
+        open: Box<dyn FnMut(usize) -> Arc<dyn Store>>,
+        count: usize,
+        is_real: bool,
+    ) -> Self {
+        // Looking at it takes time as any other call does.
+        let looked_at = Faulty::new(store, |_| Fate::Works);
+        let handle = tokio::runtime::Handle::current();
+        let looked_at = if is_real { looked_at.holding(move || database::stop_time(&handle)) } else { looked_at };
         let mut nodes = Self {
-            memory,
+            store: Arc::new(looked_at),
+            open,
+            is_real,
+            config: Config::default(),
             nodes: Vec::new(),
             turn: Cell::new(0),
             began: tokio::time::Instant::now(),
@@ -124,11 +170,16 @@ impl Nodes {
             }
             Call::Write(_) | Call::Read(_) => Fate::Works,
         };
-        let store = Faulty::new(Arc::new(self.memory.another_node(number)), plan);
+        let mut store = Faulty::new((self.open)(number), plan);
+        if self.is_real {
+            let handle = tokio::runtime::Handle::current();
+            store = store.holding(move || database::stop_time(&handle));
+        }
         let clock = Arc::new(TokioClock::starting_at(self.now()));
         let entropy = Arc::new(SeededEntropy::new(50 + number as u64));
-        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, Config::default());
-        self.nodes.push(Node { orbit: Orbit { engine, memory: self.memory.clone(), clock }, is_dead });
+        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, self.config.clone());
+        // A case looks into the store that all nodes share.
+        self.nodes.push(Node { orbit: Orbit { engine, memory: MemoryStore::new(), clock }, is_dead });
     }
 
     /// The time, which all nodes agree about.
@@ -150,6 +201,16 @@ impl Nodes {
         if self.nodes.is_empty() {
             self.join();
         }
+    }
+
+    /// All nodes die, and as many others come with this configuration.
+    async fn configure(&mut self, config: Config) {
+        self.config = config;
+        for node in std::mem::take(&mut self.nodes) {
+            node.is_dead.store(true, Ordering::Relaxed);
+            self.join();
+        }
+        pass(3.0).await;
     }
 
     /// From now on commits that write such a thing meet this fate.

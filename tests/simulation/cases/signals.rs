@@ -97,7 +97,7 @@ async fn c073_a_flood_meets_a_limit_and_does_not_keep_the_execution_from_closing
     let closed_after = closed_at.expect("it closes").since(begin);
     assert!(closed_after <= Duration::from_secs(58), "{closed_after:?}");
     assert_eq!(nodes.next().phase("e").await, Phase::Succeeded);
-    let received = nodes.memory.execution(&orbit::store::Find::Id(arc("e"))).await.unwrap().unwrap();
-    let newest = nodes.memory.newest_numbers(&[received.key]).await.unwrap()[0].unwrap();
+    let received = nodes.store.execution(&orbit::store::Find::Id(arc("e"))).await.unwrap().unwrap();
+    let newest = nodes.store.newest_numbers(&[received.key]).await.unwrap()[0].unwrap();
     assert!(newest >= taken && taken <= 10_000, "{taken} were taken, {full} found no room");
 }
