@@ -12,6 +12,8 @@ mod migrate;
 mod on_postgres;
 #[path = "support/postgres.rs"]
 mod postgres;
+#[path = "cli/repair.rs"]
+mod repair;
 #[path = "cli/secrets.rs"]
 mod secrets;
 #[path = "cli/tls.rs"]

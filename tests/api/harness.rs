@@ -67,14 +67,18 @@ pub(crate) async fn server() -> Harness {
 
 /// A server with options and a store of the test's own.
 pub(crate) async fn server_with(change: impl FnOnce(&mut Options), store: Arc<dyn Store>) -> Harness {
+    server_of(change, store, Config::default()).await
+}
+
+/// The same, with an engine of the test's own, too.
+pub(crate) async fn server_of(change: impl FnOnce(&mut Options), store: Arc<dyn Store>, config: Config) -> Harness {
     let mut options = Options {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         drain_timeout: Duration::from_secs(5),
         ..Options::default()
     };
     change(&mut options);
-    let engine =
-        Engine::start(store, Arc::new(SystemClock::starting_at(None)), Arc::new(SystemEntropy), Config::default());
+    let engine = Engine::start(store, Arc::new(SystemClock::starting_at(None)), Arc::new(SystemEntropy), config);
     let server = Server::bind(options).await.unwrap();
     let address = server.address();
     let stop = CancellationToken::new();

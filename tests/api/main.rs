@@ -18,6 +18,7 @@ mod history;
 mod http;
 mod limits;
 mod lists;
+mod repair;
 mod shutdown;
 mod stream;
 mod workers;

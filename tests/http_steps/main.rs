@@ -7,7 +7,10 @@
 )]
 
 mod cancelled;
+mod databases;
 mod harness;
 mod killed;
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod results;
 mod served;

@@ -12,7 +12,7 @@ on_every_store![
     batches_that_ended_long_ago_are_deleted,
 ];
 
-fn batch(number: u128, create_time: i64) -> BatchRow {
+pub(crate) fn batch(number: u128, create_time: i64) -> BatchRow {
     BatchRow {
         id: uuid(number),
         request_content: None,

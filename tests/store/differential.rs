@@ -2,6 +2,8 @@
 //!
 //! Keys may differ between stores, so they are told by the execution's place among all that were ever tried.
 
+mod batches;
+
 use crate::make::*;
 use orbit::domain::{RequestKey, SessionId, Uid};
 use orbit::store::{
@@ -94,11 +96,13 @@ async fn all_stores_give_equal_answers_to_a_random_history() {
         match random.below(10) {
             0..=6 => commit(&mut random, &mut known, &mut subjects).await,
             7 if random.one_in(2) => presence(&mut random, &known, &subjects).await,
+            7 if random.one_in(2) => batches::change(&mut random, &subjects).await,
             7 => retention(&mut random, &known, &subjects).await,
             8 => sessions(&mut random, &subjects).await,
             _ => quarantine(&mut random, &known, &subjects).await,
         }
         compare_reads(&mut random, &known, &subjects).await;
+        batches::compare(&mut random, &subjects).await;
         if step % 100 == 0 {
             compare_everything(&known, &subjects).await;
         }
@@ -125,6 +129,7 @@ macro_rules! ask {
         equal(answers, &format!("{:?}", $what))
     }};
 }
+use ask;
 
 fn random_start(random: &mut Random, number: u128) -> Append {
     let mut labels = Vec::new();
