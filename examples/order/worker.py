@@ -71,8 +71,7 @@ class Shipment(TypedDict):
 
 
 class Orders:
-    """The handlers. The books block, so these are plain functions, which run in threads: heartbeats do not wait for
-    them."""
+    """The handlers. The books block, so these are plain functions, which run in threads."""
 
     def __init__(self, shop: Shop, charge_failures: str) -> None:
         """`charge_failures`: `random` (a quarter of the attempts), `never`, or a number N: the first N attempts of

@@ -47,6 +47,9 @@ class FakeServer(WorkerServiceServicer):
         self._wake = asyncio.Event()
         self._port = 0
         self._server: grpc.aio.Server | None = None
+        # Key and certificate, and who may sign those of callers; without them in clear text.
+        self.tls: tuple[bytes, bytes, bytes] | None = None
+        self.authorizations: set[str] = set()
 
     # --- Life -------------------------------------------------------------------------------------------------------
 
@@ -54,7 +57,13 @@ class FakeServer(WorkerServiceServicer):
         """Listens; on the same port again after a crash."""
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         add_WorkerServiceServicer_to_server(self, self._server)
-        self._port = self._server.add_insecure_port(f"127.0.0.1:{self._port}")
+        listen = f"127.0.0.1:{self._port}"
+        if self.tls is None:
+            self._port = self._server.add_insecure_port(listen)
+        else:
+            key, certificate, signer = self.tls
+            credentials = grpc.ssl_server_credentials([(key, certificate)], signer, require_client_auth=True)
+            self._port = self._server.add_secure_port(listen, credentials)
         await self._server.start()
 
     async def crash(self) -> None:
@@ -85,6 +94,7 @@ class FakeServer(WorkerServiceServicer):
         if self.refusal:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.refusal)
         self.registrations.append(request)
+        self.authorizations |= {str(value) for key, value in context.invocation_metadata() if key == "authorization"}
         resumed = request.previous_session_id in self.sessions
         session_id = request.previous_session_id if resumed else f"session-{len(self.registrations)}"
         self.sessions[session_id] = request

@@ -1,5 +1,4 @@
-"""Where the server is and how to show who one is: arguments, then the environment, then the profile file, then
-defaults.
+"""Where the server is and who calls: arguments, then the environment, then the profile file, then defaults.
 
 | argument   | environment     | profile file |
 |------------|-----------------|--------------|

@@ -27,8 +27,10 @@ Next = Callable[[TaskContext, Any], Awaitable[Any]]
 
 
 class Middleware(Protocol):
-    """Goes around every handler of a worker: `async def timing(context, input, proceed): return await
-    proceed(context, input)`.
+    """Goes around every handler of a worker.
+
+        async def timing(context, input, proceed):
+            return await proceed(context, input)
 
     `input` is typed as the handler wants it. What it returns or raises counts as the handler's own.
     """

@@ -1,5 +1,4 @@
-"""A worker: takes tasks of its contracts, runs their handlers and reports, through every outage, until it is told to
-stop.
+"""A worker: takes tasks of its contracts, runs their handlers and reports, until it is told to stop.
 
     worker = orbit.Worker(queues=["payments"])
 
