@@ -85,7 +85,8 @@ impl Sampler<'_> {
             let needs: Vec<String> = (0..count).map(|step| format!("s{step}")).collect();
             let next = self.pick(&["{}", "{input: {n: '${ input.n + 1 }', items: '${ input.items }'}}"]);
             let needs = needs.join(", ");
-            lines += &format!("  - {{id: again, needs: [{needs}], when: 'input.n < 3', continue_as_new: {next}}}\n");
+            lines +=
+                &format!("  - {{id: again, needs: [{needs}], when: 'execution.run < 3', continue_as_new: {next}}}\n");
         }
         lines + &self.handlers()
     }
@@ -218,13 +219,14 @@ impl Sampler<'_> {
             let mut steps = String::new();
             for step in 0..count {
                 let id = format!("{list}{step}");
+                let fan_out = self.fan_out(6);
                 let action = match (self.draw)(3) {
-                    0 => self.action(In::Handlers, false, step),
+                    0 => self.action(In::Handlers, fan_out.is_some(), step),
                     _ => self.task(&[HANDLE], "[failure.code, steps.s0.state]"),
                 };
                 let needs = if step > 0 && self.one_in(2) { format!(", needs: [{list}0]") } else { String::new() };
                 let rest = self.pick(&["", "", ", on_error: continue", ", when: 'input.n > 1'"]);
-                steps += &format!("    - {{id: {id}, {action}{needs}{rest}}}\n");
+                steps += &format!("    - {{id: {id}, {action}{needs}{rest}{}}}\n", fan_out.unwrap_or_default());
             }
             if count > 0 {
                 lines += &format!("  {list}:\n{steps}");

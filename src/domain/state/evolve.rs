@@ -141,6 +141,8 @@ impl State {
                 let (key, number) = (self.begun(unit), event.number);
                 self.abandon_child(key);
                 self.change(key, |unit| {
+                    // Whoever had it has not said what came of it: all attempts together took too long.
+                    unit.unknown |= unit.attempt_out().is_some();
                     unit.end(Status::Failed, number);
                     unit.failure = Some(Box::new(failure.clone()));
                 });

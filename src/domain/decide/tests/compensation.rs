@@ -220,3 +220,21 @@ fn what_undoes_is_not_given_up_by_the_cancel_that_began_it() {
     assert!(run.state.delivery_wanted(&reference("compensate:s1", 1)));
     assert_eq!(run.at(100.0, complete("compensate:s1", 1, "1"))[1], "CANCELLED");
 }
+
+#[test]
+fn what_a_worker_had_when_all_attempts_took_too_long_is_undone() {
+    let mut run = Run::start(
+        "tasks: {t@1: {}, u@1: {}}
+steps: [{id: a, task: t@1, total_timeout: 10s, compensate: {task: u@1, input: '${ steps.a.output }'}}]",
+        "{}",
+    );
+    run.at(1.0, dispatch("a"));
+    run.at(2.0, hold("a", 1));
+    assert_eq!(run.at(10.0, wake()).last().unwrap(), "compensate:a scheduled 1 null");
+    // One that no worker had did not happen.
+    let mut run = Run::start(
+        "tasks: {t@1: {}, u@1: {}}\nsteps: [{id: a, task: t@1, total_timeout: 10s, compensate: {task: u@1}}]",
+        "{}",
+    );
+    assert_eq!(run.at(10.0, wake()).last().unwrap(), "FAILED TOTAL_TIMEOUT");
+}

@@ -328,6 +328,12 @@ pub(super) struct Run {
     told: BTreeMap<Unit, WaitingUnit>,
     /// Effects that whoever drives them was told of.
     driven: HashSet<EffectId>,
+    /// Those among them that nobody has taken from here.
+    pub(super) fresh: Vec<Effect>,
+    /// The state as its history says, by way of a snapshot after each decision.
+    replayed: State,
+    /// How many events of the history have been held to what is always true.
+    held: usize,
 }
 
 impl Run {
@@ -345,10 +351,21 @@ impl Run {
     }
 
     fn make(definition: Arc<Definition>, start: Start, settings: Settings) -> Self {
-        let (state, log) = super::start(definition.clone(), start, &context(0.0, settings)).expect("the input fits");
-        let mut run = Self { state, log, settings, definition, told: BTreeMap::new(), driven: HashSet::new() };
-        run.hold_invariants(0);
-        run
+        Self::try_start(definition, start, 0.0, settings).expect("the input fits")
+    }
+
+    pub(super) fn try_start(
+        definition: Arc<Definition>,
+        start: Start,
+        seconds: f64,
+        settings: Settings,
+    ) -> Result<Self, Rejection> {
+        let (state, log) = super::start(definition.clone(), start, &context(seconds, settings))?;
+        let replayed = State::begin(definition.clone(), &log[0]);
+        let (told, driven, fresh) = (BTreeMap::new(), HashSet::new(), Vec::new());
+        let mut run = Self { state, log, settings, definition, told, driven, fresh, replayed, held: 1 };
+        run.hold_invariants();
+        Ok(run)
     }
 
     /// Decides a command and holds the decision to what is always true.
@@ -356,13 +373,14 @@ impl Run {
         if self.state.is_between_runs() {
             let events = begin_run(&mut self.state, &context(seconds, self.settings));
             self.log.extend(events);
+            self.hold_invariants();
         }
         let before = self.state.clone();
         match decide(&mut self.state, command, &context(seconds, self.settings)) {
             Ok((events, outcome)) => {
-                let from = self.log.len();
+                assert!(events.len() <= EVENTS_MAX, "a decision has a limit");
                 self.log.extend(events);
-                self.hold_invariants(from);
+                self.hold_invariants();
                 Ok(outcome)
             }
             Err(rejection) => {
@@ -392,23 +410,40 @@ impl Run {
         lines(&self.log)
     }
 
-    /// What must be true after every decision, whose events begin at `from` in the log.
-    fn hold_invariants(&mut self, from: usize) {
-        assert!(self.log.len() - from <= EVENTS_MAX, "a decision has a limit");
-        // Numbers have no gaps, time never goes back.
-        assert_eq!(self.log.last().map(|event| event.number), Some(self.state.last_number()));
-        assert!(self.log.windows(2).all(|pair| pair[0].number + 1 == pair[1].number && pair[0].time <= pair[1].time));
-        // The state is what its history says, and what a snapshot of it says.
+    /// Forgets what only memory knows, as a server does that dies: the state comes from a snapshot.
+    pub(super) fn crash(&mut self) {
+        self.state = State::from_bytes(self.definition.clone(), &self.state.to_bytes()).expect("a snapshot is whole");
+        self.state.take_ready_changes();
+        self.state.take_fresh_effects();
+        self.fresh.clear();
+    }
+
+    /// The whole history gives the state, however it was made.
+    pub(super) fn hold_replay(&self) {
         let mut replayed = State::begin(self.definition.clone(), &self.log[0]);
         self.log[1..].iter().for_each(|event| replayed.evolve(event));
         assert!(replayed == self.state, "a replay gives the same state\n{replayed:?}\n{:?}", self.state);
-        if let Some(from) = self.log.iter().rposition(|event| matches!(event.kind, EventKind::RunStarted(_))) {
-            let mut of_run = State::begin(self.definition.clone(), &self.log[from]);
-            self.log[from + 1..].iter().for_each(|event| of_run.evolve(event));
-            assert!(of_run == self.state, "a run needs nothing that was before it\n{of_run:?}\n{:?}", self.state);
+    }
+
+    /// What must be true after every decision.
+    fn hold_invariants(&mut self) {
+        // Numbers have no gaps, time never goes back.
+        assert_eq!(self.log.last().map(|event| event.number), Some(self.state.last_number()));
+        let pairs = self.log[self.held - 1..].windows(2);
+        assert!(pairs.into_iter().all(|pair| pair[0].number + 1 == pair[1].number && pair[0].time <= pair[1].time));
+        // The state is what its history says, and what a snapshot of it says, which goes on as the state does.
+        for event in &self.log[self.held..] {
+            self.replayed.evolve(event);
+            if let EventKind::RunStarted(_) = event.kind {
+                let of_run = State::begin(self.definition.clone(), event);
+                assert!(of_run == self.replayed, "a run needs nothing that was before it\n{of_run:?}");
+            }
         }
+        self.held = self.log.len();
+        assert!(self.replayed == self.state, "a replay gives the same state\n{:?}\n{:?}", self.replayed, self.state);
         let restored = State::from_bytes(self.definition.clone(), &self.state.to_bytes()).expect("a snapshot is whole");
         assert!(restored == self.state, "a snapshot gives the same state\n{restored:?}\n{:?}", self.state);
+        self.replayed = restored;
         // The journal of changes leads from the waiting units of before to those of now.
         let (added, removed) = self.state.take_ready_changes();
         for unit in removed {
@@ -424,7 +459,9 @@ impl Run {
         assert!(now.keys().all(lives), "only what may go on waits for a worker");
         self.hold_explained();
         // Every effect that is open is known to whoever drives them, and keeps the execution due.
-        self.driven.extend(self.state.take_fresh_effects().iter().map(Effect::id));
+        let fresh = self.state.take_fresh_effects();
+        self.driven.extend(fresh.iter().map(Effect::id));
+        self.fresh.extend(fresh);
         assert!(self.state.pending().all(|effect| self.driven.contains(&effect.id())), "an effect was kept secret");
         assert!(!self.state.has_pending() || self.state.deadline().is_some(), "an open effect is looked at again");
         // Nothing else is due once it is closed, and everything has ended.

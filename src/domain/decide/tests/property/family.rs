@@ -1,0 +1,113 @@
+//! What must be true of executions that have to do with each other, once everything has ended.
+
+use super::*;
+
+impl World {
+    /// Parents and children agree, and what one asked of another was done exactly once.
+    pub(super) fn hold_family(&self) {
+        for (index, life) in self.lives.iter().enumerate() {
+            self.hold_children(index);
+            self.hold_signals(index);
+            let told = life.run.log.iter().filter(|event| matches!(event.kind, EventKind::ParentTold)).count();
+            let is_child = life.run.state.parent().is_some();
+            hold("a parent is told once", told == usize::from(is_child), || life.run.state.id().to_string());
+        }
+        let mut ids: Vec<_> = self.lives.iter().map(|life| life.run.state.id()).collect();
+        ids.sort();
+        let twice = ids.windows(2).find(|pair| pair[0] == pair[1]);
+        hold("a child starts once", twice.is_none(), || format!("{twice:?}"));
+    }
+
+    fn child(&self, id: &ExecutionId) -> Option<&Run> {
+        self.lives.iter().map(|life| &life.run).find(|run| run.state.id() == id)
+    }
+
+    /// What a parent heard of its children is what became of them.
+    fn hold_children(&self, parent: usize) {
+        let run = &self.lives[parent].run;
+        let mut asked: BTreeSet<&ExecutionId> = BTreeSet::new();
+        // The child that a unit waits for.
+        let mut waited: BTreeMap<&Unit, &ExecutionId> = BTreeMap::new();
+        for event in &run.log {
+            match &event.kind {
+                EventKind::ChildRequested { unit, child_id, .. } => {
+                    hold("each attempt asks for a child of its own", asked.insert(child_id), || unit.to_string());
+                    waited.insert(unit, child_id);
+                }
+                EventKind::ChildStarted { unit, child_uid, .. } => {
+                    let child = waited.get(unit).and_then(|id| self.child(id));
+                    let is_right = child.is_some_and(|child| child.state.uid() == *child_uid);
+                    hold("who is said to have started has", is_right, || unit.to_string());
+                }
+                EventKind::StepSucceeded { unit, output, .. } => {
+                    let Some(id) = waited.remove(unit) else { continue };
+                    let given = self.child(id).and_then(|child| child.state.output());
+                    hold("a unit has its child's output", given == Some(output), || format!("{unit}: {given:?}"));
+                }
+                EventKind::AttemptFailed { unit, failure, report, .. } => {
+                    let Some(id) = waited.remove(unit) else { continue };
+                    if report.is_some() {
+                        self.hold_failure(id, unit, failure);
+                    }
+                }
+                EventKind::StepFailed { unit, .. } | EventKind::StepCancelled { unit } => {
+                    waited.remove(unit);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A child's failure is its unit's.
+    fn hold_failure(&self, id: &ExecutionId, unit: &Unit, failure: &Failure) {
+        let child = self.child(id);
+        let own = child.map(|child| (child.state.phase(), child.state.failure().map(|failure| failure.code.clone())));
+        let is_same = match &own {
+            None => &*failure.code == code::CHILD_NOT_STARTED,
+            Some((Phase::Failed, code)) => code.as_ref() == Some(&failure.code),
+            Some((Phase::Cancelled, _)) => &*failure.code == code::CHILD_CANCELLED,
+            Some((Phase::TimedOut, _)) => &*failure.code == code::CHILD_TIMED_OUT,
+            Some((Phase::Terminated, _)) => &*failure.code == code::CHILD_TERMINATED,
+            Some((Phase::Running | Phase::WindingDown | Phase::Succeeded, _)) => false,
+        };
+        hold("a unit has its child's failure", is_same, || format!("{unit}: {} of {own:?}", failure.code));
+    }
+
+    /// A signal that was given came exactly once, and one that was not did not come.
+    fn hold_signals(&self, index: usize) {
+        let run = &self.lives[index].run;
+        // Of each unit that gives one, the number of the event that asked for it.
+        let mut sent: BTreeMap<&Unit, u64> = BTreeMap::new();
+        for event in &run.log {
+            let (unit, most, least) = match &event.kind {
+                EventKind::SignalRequested { unit, .. } => {
+                    sent.insert(unit, event.number);
+                    continue;
+                }
+                EventKind::StepSucceeded { unit, .. } => (unit, 1, 1),
+                EventKind::StepFailed { unit, .. } => (unit, 0, 0),
+                // It was given up, and may have come.
+                EventKind::StepCancelled { unit } => (unit, 1, 0),
+                _ => continue,
+            };
+            if let Some(number) = sent.remove(unit) {
+                let came = self.received(index, number);
+                let rule = "a signal that was given came once, and one that was not did not";
+                hold(rule, least <= came && came <= most, || format!("{unit}: {came} times, {:?}", event.kind));
+            }
+        }
+        let senders: BTreeSet<_> = self.senders.values().collect();
+        hold("each signal has a sender of its own", senders.len() == self.senders.len(), String::new);
+    }
+
+    /// How often the signal came that the event of this number asked for.
+    fn received(&self, index: usize, number: u64) -> usize {
+        let Some(key) = self.senders.get(&(index, number)) else { return 0 };
+        let events = self.lives.iter().flat_map(|life| &life.run.log);
+        let came = |event: &&Event| match &event.kind {
+            EventKind::SignalReceived { sender, .. } => sender.as_ref() == Some(key),
+            _ => false,
+        };
+        events.filter(came).count()
+    }
+}
