@@ -231,6 +231,20 @@ $(TYPESCRIPT)/node_modules/.stamp: $(TYPESCRIPT)/package-lock.json
 	@$(STAGE) install-typescript npm ci --silent --prefix $(TYPESCRIPT)
 	@touch $@
 
+# The rules alone, as a crate of its own in target/: it builds in seconds.
+.PHONY: record-property record-mutations
+record-property: export CASES ?= 100000
+record-property: export RECORD_COMMAND = make record-property CASES=$(CASES)
+record-property: export RECORD_BUILD = an optimised build of the rules with all assertions
+record-property: ## Families of executions under random commands and faults, CASES=100000, into docs/measurements/
+	$(PYTHON) scripts/domain_crate.py target/domain-crate
+	@scripts/record property "Random histories of the rules" $(CARGO) test --manifest-path target/domain-crate/Cargo.toml \
+		--quiet --release --lib decide::tests::property::every_history -- --nocapture
+record-mutations: export RECORD_COMMAND = make record-mutations
+record-mutations: export RECORD_BUILD = a build of the rules alone
+record-mutations: ## Breaks the rules on purpose, and says which property notices, into docs/measurements/
+	@scripts/record mutations "Rules broken on purpose" $(PYTHON) scripts/mutations.py
+
 # --- Generated code ---------------------------------------------------------------------------------------------------
 
 .PHONY: generate

@@ -28,34 +28,38 @@ impl World {
         let mut asked: BTreeSet<&ExecutionId> = BTreeSet::new();
         // The child that a unit waits for.
         let mut waited: BTreeMap<&Unit, &ExecutionId> = BTreeMap::new();
+        // Those that no unit waits for any more, though they had not said how they ended; those that have their cancel.
+        let (mut left, mut cancelled) = (Vec::new(), BTreeSet::new());
         for event in &run.log {
-            match &event.kind {
-                EventKind::ChildRequested { unit, child_id, .. } => {
-                    hold("each attempt asks for a child of its own", asked.insert(child_id), || unit.to_string());
-                    waited.insert(unit, child_id);
-                }
-                EventKind::ChildStarted { unit, child_uid, .. } => {
-                    let child = waited.get(unit).and_then(|id| self.child(id));
-                    let is_right = child.is_some_and(|child| child.state.uid() == *child_uid);
-                    hold("who is said to have started has", is_right, || unit.to_string());
-                }
-                EventKind::StepSucceeded { unit, output, .. } => {
-                    let Some(id) = waited.remove(unit) else { continue };
-                    let given = self.child(id).and_then(|child| child.state.output());
-                    hold("a unit has its child's output", given == Some(output), || format!("{unit}: {given:?}"));
-                }
-                EventKind::AttemptFailed { unit, failure, report, .. } => {
-                    let Some(id) = waited.remove(unit) else { continue };
-                    if report.is_some() {
-                        self.hold_failure(id, unit, failure);
+            if let EventKind::ChildCancelSent { child_id, .. } = &event.kind {
+                let is_new = cancelled.insert(child_id);
+                hold("a child's cancel is settled once", is_new, || child_id.to_string());
+            } else if let EventKind::ExecutionTerminated { .. } = event.kind {
+                left.extend(std::mem::take(&mut waited).into_values());
+            }
+            if let EventKind::ChildRequested { unit, child_id, .. } = &event.kind {
+                hold("each attempt asks for a child of its own", asked.insert(child_id), || unit.to_string());
+                waited.insert(unit, child_id);
+            } else if let EventKind::ChildStarted { unit, child_uid, .. } = &event.kind {
+                let child = waited.get(unit).and_then(|id| self.child(id));
+                let is_right = child.is_some_and(|child| child.state.uid() == *child_uid);
+                hold("who is said to have started has", is_right, || unit.to_string());
+            } else if let Some((unit, ends)) = Ends::of(&event.kind)
+                && let Some(id) = waited.remove(unit)
+            {
+                match ends {
+                    Ends::Well(output) => {
+                        let given = self.child(id).and_then(|child| child.state.output());
+                        hold("a unit has its child's output", given == Some(output), || format!("{unit}: {given:?}"));
                     }
+                    Ends::Attempt(failure) => self.hold_failure(id, unit, failure),
+                    Ends::Otherwise => left.push(id),
                 }
-                EventKind::StepFailed { unit, .. } | EventKind::StepCancelled { unit } => {
-                    waited.remove(unit);
-                }
-                _ => {}
             }
         }
+        let is_cancelled = |id: &&ExecutionId| cancelled.contains(id);
+        hold("a child that nobody waits for is cancelled", left.iter().all(is_cancelled), || format!("{left:?}"));
+        hold("no unit waits for ever for its child", waited.is_empty(), || format!("{waited:?}"));
     }
 
     /// A child's failure is its unit's.
@@ -79,16 +83,15 @@ impl World {
         // Of each unit that gives one, the number of the event that asked for it.
         let mut sent: BTreeMap<&Unit, u64> = BTreeMap::new();
         for event in &run.log {
-            let (unit, most, least) = match &event.kind {
-                EventKind::SignalRequested { unit, .. } => {
-                    sent.insert(unit, event.number);
-                    continue;
-                }
-                EventKind::StepSucceeded { unit, .. } => (unit, 1, 1),
-                EventKind::StepFailed { unit, .. } => (unit, 0, 0),
+            if let EventKind::SignalRequested { unit, .. } = &event.kind {
+                sent.insert(unit, event.number);
+            }
+            let Some((unit, ends)) = Ends::of(&event.kind) else { continue };
+            let (least, most) = match (ends, &event.kind) {
+                (Ends::Well(_), _) => (1, 1),
                 // It was given up, and may have come.
-                EventKind::StepCancelled { unit } => (unit, 1, 0),
-                _ => continue,
+                (_, EventKind::StepCancelled { .. }) => (0, 1),
+                (Ends::Attempt(_) | Ends::Otherwise, _) => (0, 0),
             };
             if let Some(number) = sent.remove(unit) {
                 let came = self.received(index, number);
@@ -104,10 +107,34 @@ impl World {
     fn received(&self, index: usize, number: u64) -> usize {
         let Some(key) = self.senders.get(&(index, number)) else { return 0 };
         let events = self.lives.iter().flat_map(|life| &life.run.log);
-        let came = |event: &&Event| match &event.kind {
-            EventKind::SignalReceived { sender, .. } => sender.as_ref() == Some(key),
-            _ => false,
+        let came = |event: &&Event| {
+            let EventKind::SignalReceived { sender, .. } = &event.kind else { return false };
+            sender.as_ref() == Some(key)
         };
         events.filter(came).count()
+    }
+}
+
+/// How a unit stops waiting for another execution.
+enum Ends<'a> {
+    /// Well, with this output.
+    Well(&'a Payload),
+    /// Its attempt failed, as was reported.
+    Attempt(&'a Failure),
+    /// By what has nothing to do with the other one.
+    Otherwise,
+}
+
+impl<'a> Ends<'a> {
+    fn of(kind: &'a EventKind) -> Option<(&'a Unit, Self)> {
+        if let EventKind::StepSucceeded { unit, output, .. } = kind {
+            Some((unit, Self::Well(output)))
+        } else if let EventKind::AttemptFailed { unit, failure, report, .. } = kind {
+            Some((unit, if report.is_some() { Self::Attempt(failure) } else { Self::Otherwise }))
+        } else if let EventKind::StepFailed { unit, .. } | EventKind::StepCancelled { unit } = kind {
+            Some((unit, Self::Otherwise))
+        } else {
+            None
+        }
     }
 }

@@ -191,14 +191,7 @@ impl History {
             | EventKind::ParentTold
             | EventKind::Woke => {}
         }
-        self.closed = self.closed.or(match event.kind {
-            EventKind::ExecutionSucceeded { .. } => Some("SUCCEEDED"),
-            EventKind::ExecutionFailed { .. } => Some("FAILED"),
-            EventKind::ExecutionCancelled => Some("CANCELLED"),
-            EventKind::ExecutionTimedOut => Some("TIMED_OUT"),
-            EventKind::ExecutionTerminated { .. } => Some("TERMINATED"),
-            _ => None,
-        });
+        self.closed = self.closed.or(close_of(&event.kind));
     }
 
     fn take_signal(&mut self, number: u64) {
@@ -372,4 +365,16 @@ impl History {
         let rule = "what failed or was undone runs again";
         hold(rule, left.is_empty() && self.undone.is_empty(), || format!("{left:?} {:?}", self.undone));
     }
+}
+
+/// How an event closes the execution, if it does.
+fn close_of(kind: &EventKind) -> Option<&'static str> {
+    let ends = [
+        (matches!(kind, EventKind::ExecutionSucceeded { .. }), "SUCCEEDED"),
+        (matches!(kind, EventKind::ExecutionFailed { .. }), "FAILED"),
+        (matches!(kind, EventKind::ExecutionCancelled), "CANCELLED"),
+        (matches!(kind, EventKind::ExecutionTimedOut), "TIMED_OUT"),
+        (matches!(kind, EventKind::ExecutionTerminated { .. }), "TERMINATED"),
+    ];
+    ends.into_iter().find(|(is_it, _)| *is_it).map(|(_, name)| name)
 }
