@@ -1,14 +1,15 @@
-"""Makes a small crate of the rules alone: `src/domain` is pure, so it needs a tenth of the crates and builds in seconds.
+"""Makes a small crate of the rules alone: `src/domain` is pure, so it needs few crates and builds in seconds.
 
-`python3 scripts/domain_crate.py DIR` writes it, with a copy of the sources, into DIR (default: target/domain-crate), which
-is made anew but for its target folder. Tests run there as `cargo test`, or optimised as `cargo test --release`.
+`python3 scripts/domain_crate.py DIR` writes it, with a copy of the sources, into DIR (default: target/domain-crate),
+which is made anew but for its target folder. Tests run there as `cargo test`, or optimised as `cargo test --release`.
 """
 
 import re
 import shutil
 import sys
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -58,8 +59,9 @@ def toml(value: object) -> str:
 
 
 def used(dependencies: dict[str, object], text: str) -> str:
-    """Lines for those dependencies that the text names."""
-    names = [name for name in dependencies if re.search(rf"\b{name.replace('-', '_')}::", text)]
+    """Lines for those dependencies that the text names, and that are no modules of the rules' own."""
+    own = {path.stem for path in (ROOT / "src" / "domain").rglob("*.rs")}
+    names = [name for name in dependencies if re.search(rf"\b{name.replace('-', '_')}::", text) and name not in own]
     return "\n".join(f"{name} = {toml(dependencies[name])}" for name in names)
 
 

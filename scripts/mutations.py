@@ -1,7 +1,7 @@
 """Breaks the rules on purpose, one at a time, and says which property of the random histories notices, and how soon.
 
-Each mutation is put into a copy of the rules (`scripts/domain_crate.py`), and `decide::tests::property` alone runs on it,
-from the first case on. Ends with 1 if one is not noticed within CASES cases.
+Each mutation is put into a copy of the rules (`scripts/domain_crate.py`), and `decide::tests::property` alone runs on
+it, from the first case on. Ends with 1 if one is not noticed within CASES cases.
 """
 
 import os
@@ -28,7 +28,9 @@ class Mutation:
 
 
 MUTATIONS = [
-    Mutation("what ended first is undone first", "state/work.rs", "self.indexes.undo.last()", "self.indexes.undo.first()"),
+    Mutation(
+        "what ended first is undone first", "state/work.rs", "self.indexes.undo.last()", "self.indexes.undo.first()"
+    ),
     Mutation(
         "undoing does not wait for what is out",
         "state/work.rs",
@@ -78,7 +80,9 @@ MUTATIONS = [
         "parallel_max.is_none_or(|most| self.open < most)",
         "parallel_max.is_none_or(|most| self.open <= most)",
     ),
-    Mutation("one attempt too many", "decide/task.rs", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
+    Mutation(
+        "one attempt too many", "decide/task.rs", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"
+    ),
     Mutation(
         "a retry keeps what was undone",
         "state/reopen.rs",
