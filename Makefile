@@ -232,7 +232,7 @@ $(TYPESCRIPT)/node_modules/.stamp: $(TYPESCRIPT)/package-lock.json
 	@touch $@
 
 # The rules alone, as a crate of its own in target/: it builds in seconds.
-.PHONY: record-property record-mutations
+.PHONY: record-property record-mutations record-mutants
 record-property: export CASES ?= 100000
 record-property: export RECORD_COMMAND = make record-property CASES=$(CASES)
 record-property: export RECORD_BUILD = an optimised build of the rules with all assertions
@@ -244,6 +244,15 @@ record-mutations: export RECORD_COMMAND = make record-mutations
 record-mutations: export RECORD_BUILD = a build of the rules alone
 record-mutations: ## Breaks the rules on purpose, and says which property notices, into docs/measurements/
 	@scripts/record mutations "Rules broken on purpose" $(PYTHON) scripts/mutations.py
+
+record-mutants: export CASES ?= 60
+record-mutants: export RECORD_COMMAND = make record-mutants
+record-mutants: export RECORD_BUILD = a build of the rules alone
+record-mutants: ## Has cargo-mutants change each rule of domain/decide, and says which change no test notices
+	$(PYTHON) scripts/domain_crate.py target/mutants
+	cd target/mutants && $(CARGO) test --quiet --lib --no-run
+	@scripts/record mutants "Changes of domain/decide that tests notice" $(CARGO) mutants --dir target/mutants --in-place \
+		--baseline skip --timeout 120 --colors never --file 'src/domain/decide/*.rs' -- --lib domain::decide
 
 # --- Generated code ---------------------------------------------------------------------------------------------------
 

@@ -260,7 +260,10 @@ fn event_bytes_with(kind: &EventKind, payload: impl Fn(&Payload) -> usize) -> us
 fn created_bytes(created: &Created, payload: &impl Fn(&Payload) -> usize) -> usize {
     let result = |result: &StepResult| match &result.end {
         StepEnd::Succeeded(output) => result.step.len() + payload(output),
-        StepEnd::Failed(failure) => result.step.len() + failure.code.len() + failure.message.len(),
+        StepEnd::Failed(failure) => {
+            let details = failure.details.as_ref().map_or(0, payload);
+            result.step.len() + failure.code.len() + failure.message.len() + details
+        }
         StepEnd::Skipped(_) => result.step.len(),
     };
     let labels = created.labels.iter().map(|(key, value)| key.len() + value.len() + 8).sum::<usize>();

@@ -21,7 +21,7 @@ mod retention;
 mod run;
 mod send;
 mod signal;
-
+mod size;
 mod story;
 mod task;
 mod timer;

@@ -58,7 +58,7 @@ impl World {
                 request,
             },
             24 if random.one_in(5) => Command::Cancel { reason: arc("enough"), request },
-            24 if random.one_in(10) => Command::Terminate { reason: arc("stop"), request },
+            24 if random.one_in(if index == 0 { 10 } else { 3 }) => Command::Terminate { reason: arc("stop"), request },
             24 if random.one_in(2) => Command::Pause { reason: arc("wait"), request },
             25 => Command::Resume { request },
             26 => {
