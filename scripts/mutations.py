@@ -13,7 +13,7 @@ from pathlib import Path
 
 import domain_crate
 
-CASES = os.environ.get("CASES", "2000")
+CASES = os.environ.get("CASES", "1000")
 CARGO = os.environ.get("CARGO", "cargo")
 
 
