@@ -45,6 +45,8 @@ log = logging.getLogger("orbit.worker")
 GRACE_SECONDS = 5.0
 FAREWELL_SECONDS = 1.0
 SLOTS_MAX = 10_000
+# Most threads unless a worker asks for more; they are made when they are needed.
+THREADS_MAX = 200
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,8 @@ class Worker:
         - `tasks`: functions decorated with `orbit.task`; `Worker.task` and `add` bring further ones.
         - `queues`: which queues it serves.
         - `slots`: most tasks at once, 1 to 10,000.
-        - `threads`: most handlers at once that are plain `def`, each in a thread; the rest wait. Default: 32, or
-          `slots` if that is less.
+        - `threads`: most handlers at once that are plain `def`, each in a thread; the rest wait, while the clock of
+          their step runs. Default: as many as `slots`, at most 200.
         - `worker_id`: name for people; default: the host's name. `build`: what was built, for people.
         - `mode`: `auto` streams, and polls where streams do not get through; `stream` and `poll` do only that.
         - `drain_timeout`: how long running handlers may go on once the worker is told to stop; seconds, or a timedelta.
@@ -124,7 +126,7 @@ class Worker:
         )
         self._queues = list(queues)
         self._slots = slots
-        self._threads_most = threads or min(slots, 32)
+        self._threads_most = threads or min(slots, THREADS_MAX)
         self._worker_id = worker_id or socket.gethostname()
         self._build = build
         self._mode: Mode = mode
