@@ -3,8 +3,9 @@
 One run of buf with proto/buf.gen.yaml makes the code of all languages, each in a folder of its own. `LANGUAGES` says
 where each belongs and what is still done to it; a new language is a plugin there and a line here.
 
-Runs in .venv-generate (scripts/requirements-generate.txt), which `make generate` sets up with the other generators: buf
-is taken from .venv, the Go plugins from .tools/bin (scripts/tools/go.mod), the one for TypeScript from its node_modules.
+Runs in .venv-generate (scripts/requirements-generate.txt), which `make generate` sets up with the other generators:
+buf is taken from .venv, the Go plugins from .tools/bin (scripts/tools/go.mod), the one for TypeScript from its
+node_modules.
 """
 
 import argparse

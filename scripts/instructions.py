@@ -4,8 +4,9 @@
     scripts/instructions.py            compare: ends with 1 if a part needs over 10 % more than the file says
     scripts/instructions.py --record   write the file
 
-A count is the same whatever else the machine does, so it shows what a clock on a busy machine cannot. Each part runs under
-callgrind twice, with different numbers of times, and the difference is divided: start and end of the program drop out.
+A count is the same whatever else the machine does, so it shows what a clock on a busy machine cannot. Each part runs
+under callgrind twice, with different numbers of times, and the difference is divided: start and end of the program drop
+out.
 Needs valgrind; the counts belong to one target architecture and one compiler, which the file names.
 """
 
