@@ -83,6 +83,14 @@ export function printJson(value: unknown): string {
   return text;
 }
 
+/**
+ * Whether the server keeps a printed value: no U+0000 and no lone surrogate in a string. Only these are printed as such
+ * escapes; a backslash of the text itself is printed as two.
+ */
+export function isStorable(text: string): boolean {
+  return !/(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f][0-9a-f]{2})/.test(text);
+}
+
 function hasBigint(error: unknown): boolean {
   return error instanceof TypeError && error.message.includes("BigInt");
 }

@@ -56,7 +56,7 @@ export interface TaskContext {
    * Says that the handler itself is alive, for steps with a `heartbeat_timeout`, and how far it is. Sent with the worker's
    * next heartbeat, so that calling it often costs nothing; the newest progress counts, at most 64 KiB of JSON.
    *
-   * @throws TaskCancelledError if the task was cancelled; TypeError if JSON cannot say the progress.
+   * @throws TaskCancelledError if the task was cancelled; TypeError or RangeError for progress that the server does not take.
    */
   heartbeat(progress?: unknown): void;
 }

@@ -101,6 +101,22 @@ test("a handler that ends by its cancel gives the task back, one that ends well 
   assert.equal(failed.kind === "failed" && failed.code, "NO");
 });
 
+test("progress that the server would not take is refused where it is told", async () => {
+  const tells = (progress: unknown) => runHandler(task("tells@1", (_input, context) => context.heartbeat(progress)), null);
+  for (const [progress, code] of [
+    ["x".repeat(70_000), "RangeError"],
+    [{ a: ["\u0000"] }, "TypeError"],
+    ["\ud800", "TypeError"],
+    [NaN, "TypeError"],
+  ] as const) {
+    const outcome = await tells(progress);
+    assert.equal(outcome.kind === "failed" && outcome.code, code);
+  }
+  for (const progress of ["\\u0000", "\ud83d\ude80", { page: 7 }, null]) {
+    assert.deepEqual((await tells(progress)).progress, [progress]);
+  }
+});
+
 test("a task that is cancelled before its handler begins does not begin it", async () => {
   const never = task("never@1", () => assert.fail("it began"));
   assert.equal((await runHandler(never, null, { signal: AbortSignal.abort() })).kind, "released");

@@ -2,7 +2,7 @@
 
 import type { Task as TaskMessage } from "@orbit/api/orbit/workflow/v1/task_pb.js";
 import { TaskCancelledError } from "../errors.js";
-import { printJson } from "../json.js";
+import { isStorable, printJson } from "../json.js";
 import { withFields, type Logger } from "../logger.js";
 import { decodeOptional } from "../payload.js";
 import type { TaskContext } from "../task.js";
@@ -23,6 +23,8 @@ export class DeliveryContext implements TaskContext {
   #log: Logger | undefined;
   #progress: string | undefined;
   #beat = false;
+  // What went with a heartbeat that is not answered yet.
+  #unanswered: Beat | undefined;
 
   constructor(
     readonly message: TaskMessage,
@@ -114,7 +116,7 @@ export class DeliveryContext implements TaskContext {
       throw this.#reason;
     }
     if (progress !== undefined) {
-      this.#progress = printJson(progress);
+      this.#progress = printProgress(progress);
     }
     this.#beat = true;
   }
@@ -130,10 +132,38 @@ export class DeliveryContext implements TaskContext {
   /** Takes what is to go with the next heartbeat. */
   takeBeat(): Beat {
     const taken = { progress: this.#progress, beat: this.#beat };
+    this.#unanswered = { progress: taken.progress ?? this.#unanswered?.progress, beat: taken.beat };
     this.#progress = undefined;
     this.#beat = false;
     return taken;
   }
+
+  /** The server has what went with heartbeats. */
+  beatAnswered(): void {
+    this.#unanswered = undefined;
+  }
+
+  /** Whether it has is unknown, so that it goes with the next heartbeat again, unless there is newer progress. */
+  beatLost(): void {
+    this.#progress ??= this.#unanswered?.progress;
+    this.#beat ||= this.#unanswered?.beat ?? false;
+    this.#unanswered = undefined;
+  }
+}
+
+/** Largest progress that the server takes, in bytes of JSON text. */
+const PROGRESS_BYTES_MAX = 64 * 1024;
+
+/** A heartbeat that the server refuses would be refused again and again, so what it does not take is the caller's mistake here. */
+function printProgress(progress: unknown): string {
+  const text = printJson(progress);
+  if (Buffer.byteLength(text) > PROGRESS_BYTES_MAX) {
+    throw new RangeError(`progress has more than ${String(PROGRESS_BYTES_MAX)} bytes of JSON`);
+  }
+  if (!isStorable(text)) {
+    throw new TypeError("progress has U+0000 or a lone surrogate in a string, which no store keeps");
+  }
+  return text;
 }
 
 /** A task for a log record. */

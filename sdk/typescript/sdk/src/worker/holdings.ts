@@ -159,6 +159,13 @@ export class Holdings {
     return create(HeartbeatRequestSchema, { sessionId, held });
   }
 
+  /** The server has answered a heartbeat. */
+  heartbeatAnswered(): void {
+    for (const { context } of this.#held.values()) {
+      context?.beatAnswered();
+    }
+  }
+
   /** Stops the handlers of tasks that the server does not want any more. */
   stop(tokens: readonly string[]): void {
     for (const token of tokens) {
@@ -202,9 +209,10 @@ export class Holdings {
     }
   }
 
-  /** Whether reports that are under way arrived is unknown: all are sent again, which does no harm. */
+  /** Whether reports and progress that are under way arrived is unknown: all are sent again, which does no harm. */
   connectionLost(): void {
     for (const held of this.#held.values()) {
+      held.context?.beatLost();
       if (held.report !== undefined) {
         this.#enqueue(held);
       }

@@ -47,6 +47,7 @@ export async function poll(service: Service, signal: AbortSignal): Promise<void>
   async function beat(): Promise<void> {
     while (!ended.signal.aborted) {
       const { stop, draining } = await connection.worker.heartbeat(holdings.heartbeat(session.id), options);
+      holdings.heartbeatAnswered();
       holdings.stop(stop);
       heard(!draining);
       await sleep(session.heartbeatIntervalMs, ended.signal);

@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { CompleteSchema, FailSchema, ReportSchema, type Report } from "@orbit/api/orbit/worker/v1/worker_service_pb.js";
 import { FailureSchema } from "@orbit/api/orbit/workflow/v1/execution_pb.js";
 import { PermanentError, RetryableError } from "../errors.js";
-import { printJson } from "../json.js";
+import { isStorable, printJson } from "../json.js";
 import { decodePayload, payloadOfText, UnknownPayloadError } from "../payload.js";
 import { SchemaError, validate } from "../schema.js";
 import type { AnyTask, Middleware } from "../task.js";
@@ -133,7 +133,7 @@ export function failed(taskToken: string, error: unknown): Report {
 function printDetails(details: unknown): string | undefined {
   try {
     const text = printJson(details);
-    return Buffer.byteLength(text) > DETAILS_BYTES_MAX ? undefined : text;
+    return Buffer.byteLength(text) <= DETAILS_BYTES_MAX && isStorable(text) ? text : undefined;
   } catch {
     return undefined;
   }

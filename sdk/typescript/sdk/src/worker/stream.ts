@@ -70,6 +70,7 @@ export async function stream(service: Service, signal: AbortSignal): Promise<voi
         }
       }
       if (frame.heartbeat !== undefined) {
+        holdings.heartbeatAnswered();
         holdings.stop(frame.heartbeat.stop);
         draining ||= frame.heartbeat.draining;
       }
