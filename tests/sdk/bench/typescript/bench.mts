@@ -11,6 +11,7 @@ import { OrbitServer } from "@orbit/sdk/testing";
 
 const executions = Number(process.argv[2] ?? 3_000);
 const slots = Number(process.argv[3] ?? 1_000);
+const mode = process.argv[4] === "poll" ? "poll" : "stream";
 const STEPS = 10;
 /** Starts that are under way at once. */
 const STARTS = 64;
@@ -40,7 +41,7 @@ await Promise.all(
 let done = 0;
 let finish = () => {};
 const finished = new Promise<void>((resolve) => (finish = resolve));
-const worker = new Worker(client, { slots });
+const worker = new Worker(client, { slots, mode });
 worker.task("noop@1", () => {
   done += 1;
   if (done === executions * STEPS) {

@@ -1,5 +1,6 @@
 /** Tasks and reports by plain calls, where streams do not get through. */
 
+import { setMaxListeners } from "node:events";
 import type { Report } from "@orbit/api/orbit/worker/v1/worker_service_pb.js";
 import { sleep } from "../clock.js";
 import { FailedPreconditionError, InvalidArgumentError, orbitError } from "../errors.js";
@@ -19,6 +20,8 @@ const DRAINING_MS = 1_000;
 export async function poll(service: Service, signal: AbortSignal): Promise<void> {
   const { connection, session, holdings, heard } = service;
   const ended = new AbortController();
+  // As many reports may be on their way as there are slots.
+  setMaxListeners(0, ended.signal);
   const end = () => {
     ended.abort();
   };

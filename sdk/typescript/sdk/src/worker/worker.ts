@@ -8,6 +8,7 @@
  *   cancelled (`signal`); at most five seconds later what has not ended is given back and `run` returns.
  */
 
+import { setMaxListeners } from "node:events";
 import { hostname } from "node:os";
 import type { Task as TaskMessage } from "@orbit/api/orbit/workflow/v1/task_pb.js";
 import type { Client } from "../client.js";
@@ -35,7 +36,7 @@ export interface WorkerOptions {
   readonly tasks?: readonly AnyTask[];
   /** Queues that it serves, at most 100. Default: `["default"]`. */
   readonly queues?: readonly string[];
-  /** Most tasks at once, 1 to 10,000. Default 16. */
+  /** Most tasks at once, 1 to 10,000. Default 100. */
   readonly slots?: number;
   /** Name of the worker, for people. Two processes may share it. Default: the host's name and the process id. */
   readonly workerId?: string;
@@ -94,10 +95,12 @@ export class Worker {
   ) {
     this.#options = options;
     this.#log = options.logger ?? client.logger;
-    this.#slots = options.slots ?? 16;
+    this.#slots = options.slots ?? 100;
     if (!Number.isInteger(this.#slots) || this.#slots < 1 || this.#slots > 10_000) {
       throw new RangeError(`slots is ${String(this.#slots)}, not 1 to 10000`);
     }
+    // As many handlers may listen as there are slots.
+    setMaxListeners(0, this.#drain.signal);
     for (const each of options.tasks ?? []) {
       this.#add(each);
     }
