@@ -31,12 +31,10 @@ dev: ## The same, and leaves server and worker running until Ctrl-C
 	@PYTHON=$(PYTHON) scripts/quickstart --stay
 
 .PHONY: bench
-bench: ## Measures a release build on a fresh database (BENCH="--steps 1 --concurrency 1" for other loads)
+bench: ## Measures a release build on SQLite and PostgreSQL, into docs/measurements/ (BENCH=--quick for a try)
+	scripts/postgres install
 	$(CARGO) build --locked --release --bin orbit
-	mkdir -p target/bench
-	target/release/orbit bench --db target/bench $(BENCH)
-
-BENCH ?= --steps 10 --concurrency 128 --duration 10s --mode stream
+	$(PYTHON) scripts/bench.py $(BENCH)
 
 # Counts, not times: the same on a busy machine. Needs valgrind.
 .PHONY: check-instructions record-instructions

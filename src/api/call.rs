@@ -48,7 +48,8 @@ impl Calls {
         work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
     ) -> Result<Response<T>, Status> {
         let measured = Measured::new(self, rpc);
-        let result = match self.writes.spawn(work).await {
+        // In a box: a large future would be moved several times on its way into the task.
+        let result = match self.writes.spawn(Box::pin(work)).await {
             Ok(result) => Ok(result),
             Err(error) => Err(error.try_into_panic().unwrap_or_else(|_| Box::new("the runtime shuts down"))),
         };
@@ -69,7 +70,7 @@ impl Calls {
 
     /// A task of a stream. It is waited for when the server ends; a panic in it is its own to handle.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.writes.spawn(work);
+        self.writes.spawn(Box::pin(work));
     }
 
     /// Waits until the writes that run have ended. New ones may begin meanwhile.

@@ -153,8 +153,9 @@ pub fn sender_key(uid: Uid, run: u32, unit: &str, generation: u32) -> [u8; 16] {
 }
 
 /// Bytes as lower-case hex.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 #[cfg(test)]

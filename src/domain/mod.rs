@@ -28,6 +28,7 @@ pub use effect::{
 };
 pub use event::{Cause, Created, EndReason, Event, EventKind, SkipReason, StepEnd, StepResult};
 pub use failure::{Failure, code};
+pub(crate) use ids::hex;
 pub use ids::{
     DeliveryRef, EXECUTION_ID_LENGTH_MAX, ExecutionId, ExecutionKey, RequestKey, SessionId, TaskToken, Uid, Unit,
     digest16, idempotency_key, sender_key,

@@ -256,7 +256,8 @@ impl Engine {
         &self,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        self.core.tasks.spawn(work).await.unwrap_or(Err(Error::Internal))
+        // In a box: a task's future is moved several times until it stands where it is polled, and this one has kilobytes.
+        self.core.tasks.spawn(Box::pin(work)).await.unwrap_or(Err(Error::Internal))
     }
 }
 
@@ -299,7 +300,8 @@ impl Core {
 
     /// Works off a mailbox that the caller has taken.
     fn begin_turns(self: &Arc<Self>, mailbox: Arc<mailbox::Mailbox>) {
-        self.tasks.spawn(turn::run(self.clone(), mailbox));
+        // In a box, since it has kilobytes and would be moved several times.
+        self.tasks.spawn(Box::pin(turn::run(self.clone(), mailbox)));
     }
 
     /// A background duty did its work without a failure.

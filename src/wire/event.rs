@@ -9,7 +9,7 @@ mod decode;
 mod encode;
 mod run;
 
-pub(crate) use encode::hex;
+pub(crate) use crate::domain::hex;
 pub use encode::render_parent;
 
 use super::payload;

@@ -143,12 +143,8 @@ impl Definition {
     /// The hash in lower-case hexadecimal.
     #[must_use]
     pub fn hash_hex(&self) -> String {
-        hex(&self.hash)
+        crate::domain::hex(&self.hash)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Position of a step in [`Definition::steps`].
@@ -412,7 +408,7 @@ impl Pin {
     /// The hash in lower-case hexadecimal.
     #[must_use]
     pub fn hash_hex(&self) -> String {
-        hex(&self.hash)
+        crate::domain::hex(&self.hash)
     }
 }
 

@@ -234,9 +234,3 @@ pub(super) fn signed(count: u32) -> i32 {
 pub(super) fn signed_number(number: u64) -> i64 {
     i64::try_from(number).expect("an execution has fewer events than 2^63")
 }
-
-/// Bytes as lower-case hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
-}

@@ -2,12 +2,10 @@
 
 use super::DecodeError;
 use super::decode::{Decoder, unhex};
-use super::encode::{
-    Write, failure_to_proto, hex, render_parent, request_to_proto, signed, signed_number, skip_reason,
-};
+use super::encode::{Write, failure_to_proto, render_parent, request_to_proto, signed, signed_number, skip_reason};
 use crate::domain::{
     AbandonedChild, AcceptedReport, ChildRequest, Created, RememberedCall, ReopenedStep, RunStart, StepEnd, StepResult,
-    UntakenSignal,
+    UntakenSignal, hex,
 };
 use crate::proto::workflow::{self as proto, step_result::End};
 use crate::wire::time;
