@@ -87,6 +87,7 @@ impl Life {
             failure: None,
             item: None,
             execution: ExecutionScope { id: "e", run: 1, start_time: Timestamp::from_micros(0) },
+            schedule: None,
             meter: None,
         };
         self.definition.result.as_ref().expect("it has a result").evaluate(&scope).expect("the input is right")

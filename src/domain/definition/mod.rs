@@ -43,6 +43,7 @@ pub(crate) mod sample;
 mod schema;
 mod signal;
 mod sleep;
+mod slot_input;
 mod source;
 mod step;
 mod task;
@@ -51,8 +52,8 @@ mod tests;
 mod yaml;
 
 pub use expression::{
-    EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, ItemScope, Meter, Problem, Scope, StepLookup,
-    StepView, Template, WORK_MAX,
+    EXPRESSION_BYTES_MAX, EvaluationError, ExecutionScope, Expression, ItemScope, Meter, Problem, ScheduleScope, Scope,
+    StepLookup, StepView, Template, WORK_MAX,
 };
 pub(super) use fault::shorten;
 pub use fault::{Fault, Place, code};
@@ -66,4 +67,5 @@ pub use model::{
 };
 pub use range::{RangeError, VersionRange};
 pub use schema::{Schema, SchemaError};
+pub use slot_input::SlotInput;
 pub use source::SOURCE_BYTES_MAX;

@@ -88,6 +88,8 @@ pub(super) struct References<'a> {
     own: Option<StepIndex>,
     /// Whether a mention is a need.
     binds: bool,
+    /// Whether it is the input of a schedule, which sees `schedule` and nothing else.
+    schedule: bool,
     /// Whether `signal` is in scope.
     pub(super) signal: bool,
     /// Name of the `for_each` variable in scope.
@@ -99,7 +101,16 @@ pub(super) struct References<'a> {
 impl<'a> References<'a> {
     /// Of a step.
     pub(super) fn of_step(ids: &'a Ids<'a>, list: List, own: StepIndex) -> Self {
-        Self { ids, list, own: Some(own), binds: true, signal: false, variable: None, needs: Vec::new() }
+        Self {
+            ids,
+            list,
+            own: Some(own),
+            binds: true,
+            schedule: false,
+            signal: false,
+            variable: None,
+            needs: Vec::new(),
+        }
     }
 
     /// Of what undoes a step: it may mention that step, too.
@@ -110,6 +121,11 @@ impl<'a> References<'a> {
     /// Of the definition's head: `result` and `queries`.
     pub(super) fn of_head(ids: &'a Ids<'a>) -> Self {
         Self::of_compensation(ids)
+    }
+
+    /// Of a schedule's input.
+    pub(super) fn of_schedule(ids: &'a Ids<'a>) -> Self {
+        Self { schedule: true, ..Self::of_head(ids) }
     }
 
     /// Whether `event` is in scope.
@@ -124,6 +140,9 @@ impl<'a> References<'a> {
 
     /// The names in scope.
     pub(super) fn names(&self) -> Vec<&'a str> {
+        if self.schedule {
+            return vec!["schedule"];
+        }
         let mut names = vec!["input", "steps", "execution"];
         names.extend(self.signal.then_some("signal"));
         names.extend(self.event().then_some("event"));

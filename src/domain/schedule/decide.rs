@@ -83,6 +83,8 @@ struct Deciding<'a> {
     starts: u32,
     slots: u32,
     entries: Vec<Entry>,
+    /// So many of the entries stand for rows that exist, or come before one that does: no further slot joins them.
+    sealed: usize,
     /// Whether the slot that waits does so since this decision, so that the ledger has no row of it.
     waits_anew: Option<Timestamp>,
     wake: Option<Timestamp>,
@@ -98,6 +100,7 @@ impl<'a> Deciding<'a> {
             starts: 0,
             slots: 0,
             entries: Vec::new(),
+            sealed: 0,
             waits_anew: None,
             wake: None,
         }
@@ -119,11 +122,16 @@ impl<'a> Deciding<'a> {
         if self.open_runs == 0 && !is_held {
             let slot = slot.clone();
             self.state.waiting = None;
-            let due = match slot.kind {
-                SlotKind::Regular => self.schedule.due(slot.nominal),
-                SlotKind::Trigger { .. } | SlotKind::Backfill { .. } => slot.nominal,
-            };
+            let due = self.due(&slot);
             self.start(slot, due);
+        }
+    }
+
+    /// When a slot may start at the earliest.
+    fn due(&self, slot: &Slot) -> Timestamp {
+        match slot.kind {
+            SlotKind::Regular => self.schedule.due(slot.nominal),
+            SlotKind::Trigger { .. } | SlotKind::Backfill { .. } => slot.nominal,
         }
     }
 
@@ -204,8 +212,9 @@ impl<'a> Deciding<'a> {
                 Some(due) => self.record(replaced.slot, due, outcome),
                 // The ledger has a row of it, which becomes this one.
                 None => {
-                    let due = replaced.slot.nominal;
+                    let due = self.due(&replaced.slot);
                     self.entries.push(Entry::one(replaced.slot, due, outcome));
+                    self.sealed = self.entries.len();
                 }
             }
         }
@@ -232,7 +241,7 @@ impl<'a> Deciding<'a> {
     /// Writes down what became of a slot; regular ones in a row that went alike share a row.
     fn record(&mut self, slot: Slot, due: Timestamp, outcome: Outcome) {
         if slot.kind == SlotKind::Regular
-            && let Some(last) = self.entries.last_mut()
+            && let Some(last) = self.entries[self.sealed..].last_mut()
             && last.slot.kind == SlotKind::Regular
             && last.outcome == outcome
         {

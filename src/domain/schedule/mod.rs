@@ -42,7 +42,7 @@ pub use state::{
     Waiting,
 };
 
-pub use crate::domain::definition::Fault;
+pub use crate::domain::definition::{Fault, ScheduleScope, SlotInput};
 use fault::fault;
 
 /// Most crons, intervals or calendars of a schedule, each; also of those that it excludes, and of excluded dates.

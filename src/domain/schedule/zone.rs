@@ -167,14 +167,14 @@ fn hint(name: &str) -> String {
     // A city alone, or the wrong capitals.
     let folded = |text: &str| text.to_ascii_lowercase().replace([' ', '-'], "_");
     let (wanted, names) = (folded(name), || TZ_VARIANTS.iter().map(|zone| zone.name()));
-    let alike: Vec<&str> = names()
-        .filter(|known| {
-            let known = folded(known);
-            known == wanted || known.rsplit('/').next() == wanted.rsplit('/').next()
-        })
-        .chain(nearest(name, names()))
-        .take(3)
-        .collect();
+    let is_alike = |known: &&str| {
+        let known = folded(known);
+        known == wanted || known.rsplit('/').next() == wanted.rsplit('/').next()
+    };
+    let mut alike: Vec<&str> = names().filter(is_alike).take(3).collect();
+    if alike.is_empty() {
+        alike.extend(nearest(name, names()));
+    }
     match alike.as_slice() {
         [] => EXAMPLE.to_owned(),
         [one] => format!("did you mean `{one}`?"),

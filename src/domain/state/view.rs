@@ -247,6 +247,7 @@ impl State {
             failure: None,
             item: None,
             execution: ExecutionScope { id, run, start_time },
+            schedule: None,
             meter: None,
         }
     }

@@ -15,7 +15,7 @@ const VARIABLE: &str = "@item";
 /// Every name and function. Which names a place may mention is found when the tree is compiled.
 static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
     let functions = function::declare(Env::with_standard_library());
-    let names = ["input", "steps", "execution", "signal", "event", "failure", VARIABLE];
+    let names = ["input", "steps", "execution", "signal", "event", "failure", "schedule", VARIABLE];
     names.into_iter().fold(functions, |environment, name| environment.with_variable(name, CelType::Dyn))
 });
 

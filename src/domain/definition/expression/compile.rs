@@ -279,9 +279,12 @@ impl Compiler<'_, '_> {
             Some(Segment::Element(_)) | None => None,
         };
         let (root, taken) = match name {
-            "input" => (Root::Input, 0),
-            "signal" | "event" | "failure" if !self.references.names().contains(&name) => {
+            "input" | "steps" | "execution" | "signal" | "event" | "failure" | "schedule"
+                if !self.references.names().contains(&name) =>
+            {
                 let hint = match name {
+                    "schedule" => "`schedule` is seen by the input of a schedule",
+                    "input" | "steps" | "execution" => "the input of a schedule sees `schedule` alone",
                     "signal" => "`signal` is seen by the `match` of an `await`",
                     "event" => "`event` is seen by the steps under `handlers.on_event`",
                     _ => "`failure` is seen by the other steps under `handlers`",
@@ -290,6 +293,7 @@ impl Compiler<'_, '_> {
                 self.errors.push(CompileError { hint: hint.to_owned(), ..error });
                 return Some(None);
             }
+            "input" => (Root::Input, 0),
             "signal" => (Root::Signal, 0),
             "event" => (Root::Event, 0),
             "failure" => match member(0) {
@@ -313,6 +317,15 @@ impl Compiler<'_, '_> {
                 Some("start_time") => (Root::ExecutionStartTime, 1),
                 Some(_) | None => {
                     self.fail(node, "an execution has `execution.id`, `execution.run` and `execution.start_time`");
+                    return Some(None);
+                }
+            },
+            "schedule" => match member(0) {
+                Some("id") => (Root::ScheduleId, 1),
+                Some("nominal_time") => (Root::ScheduleNominalTime, 1),
+                Some("start_time") => (Root::ScheduleStartTime, 1),
+                Some(_) | None => {
+                    self.fail(node, "a schedule has `schedule.id`, `schedule.nominal_time` and `schedule.start_time`");
                     return Some(None);
                 }
             },

@@ -113,7 +113,14 @@ impl Evaluator<'_, '_> {
         let path = &self.program.paths[index];
         let found = match path.root {
             // The one value in scope that JSON has no type for.
-            Root::ExecutionStartTime if path.segments.is_empty() => Ok(start_time(self.scope)),
+            Root::ExecutionStartTime if path.segments.is_empty() => Ok(instant(self.scope.execution.start_time)),
+            Root::ScheduleNominalTime | Root::ScheduleStartTime
+                if path.segments.is_empty()
+                    && let Some(schedule) = self.scope.schedule =>
+            {
+                let is_nominal = path.root == Root::ScheduleNominalTime;
+                Ok(instant(if is_nominal { schedule.nominal_time } else { schedule.start_time }))
+            }
             Root::Input
             | Root::Output(_)
             | Root::Error(_)
@@ -125,7 +132,10 @@ impl Evaluator<'_, '_> {
             | Root::ItemIndex
             | Root::ExecutionId
             | Root::ExecutionRun
-            | Root::ExecutionStartTime => path.find(self.scope).and_then(|text| value::read(&text, self.budget)),
+            | Root::ExecutionStartTime
+            | Root::ScheduleId
+            | Root::ScheduleNominalTime
+            | Root::ScheduleStartTime => path.find(self.scope).and_then(|text| value::read(&text, self.budget)),
         };
         self.found[index] = Some(found.clone());
         found
@@ -321,8 +331,8 @@ fn element(of: &Value, index: &Value) -> Result<Value, Problem> {
     }
 }
 
-fn start_time(scope: &Scope<'_>) -> Value {
-    let micros = scope.execution.start_time.as_micros();
+fn instant(time: crate::domain::Timestamp) -> Value {
+    let micros = time.as_micros();
     let nanos = i32::try_from(micros.rem_euclid(1_000_000) * 1_000).expect("below 10^9");
     Value::Timestamp(Timestamp::new(micros.div_euclid(1_000_000), nanos))
 }

@@ -31,7 +31,7 @@ mod value;
 pub(super) use compile::{CompileError, CompileErrorKind, compile};
 pub(super) use name::is_variable;
 pub use template::Template;
-pub(super) use template::{canonical_text, whole};
+pub(super) use template::{TemplateFault, canonical_text, whole};
 
 use super::StepIndex;
 use crate::domain::{Failure, PAYLOAD_BYTES_MAX, Payload, Timestamp};
@@ -78,6 +78,8 @@ pub struct Scope<'a> {
     pub item: Option<ItemScope<'a>>,
     /// The execution itself.
     pub execution: ExecutionScope<'a>,
+    /// The schedule, in its input, which sees nothing else.
+    pub schedule: Option<ScheduleScope<'a>>,
     /// Counts the work, for whoever evaluates a lot.
     pub meter: Option<&'a Meter>,
 }
@@ -108,6 +110,17 @@ pub struct ExecutionScope<'a> {
     /// Number of the run, from 1.
     pub run: u32,
     /// When the execution started.
+    pub start_time: Timestamp,
+}
+
+/// `schedule` in expressions.
+#[derive(Clone, Copy, Debug)]
+pub struct ScheduleScope<'a> {
+    /// Id of the schedule.
+    pub id: &'a str,
+    /// When the run was planned.
+    pub nominal_time: Timestamp,
+    /// When it starts.
     pub start_time: Timestamp,
 }
 
@@ -252,7 +265,10 @@ impl Expression {
                 | path::Root::State(_)
                 | path::Root::ExecutionId
                 | path::Root::ExecutionRun
-                | path::Root::ExecutionStartTime => None,
+                | path::Root::ExecutionStartTime
+                | path::Root::ScheduleId
+                | path::Root::ScheduleNominalTime
+                | path::Root::ScheduleStartTime => None,
             };
             if let Some(payload) = whole {
                 return Ok(payload.clone());

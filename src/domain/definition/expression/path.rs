@@ -3,7 +3,7 @@
 
 use super::{Problem, Scope};
 use crate::domain::{
-    Failure,
+    Failure, Timestamp,
     definition::{StepIndex, duration},
     json,
 };
@@ -24,6 +24,9 @@ pub(super) enum Root {
     ExecutionId,
     ExecutionRun,
     ExecutionStartTime,
+    ScheduleId,
+    ScheduleNominalTime,
+    ScheduleStartTime,
 }
 
 /// One step of a path.
@@ -75,7 +78,10 @@ impl Path {
             Root::State(step) => Cow::Owned(quoted(scope.steps.step(step).state)),
             Root::ExecutionId => Cow::Owned(quoted(scope.execution.id)),
             Root::ExecutionRun => Cow::Owned(scope.execution.run.to_string()),
-            Root::ExecutionStartTime => Cow::Owned(quoted(&duration::format_time(scope.execution.start_time))),
+            Root::ExecutionStartTime => time(scope.execution.start_time),
+            Root::ScheduleId => scope.schedule.map_or(NULL, |schedule| Cow::Owned(quoted(schedule.id))),
+            Root::ScheduleNominalTime => scope.schedule.map_or(NULL, |schedule| time(schedule.nominal_time)),
+            Root::ScheduleStartTime => scope.schedule.map_or(NULL, |schedule| time(schedule.start_time)),
         }
     }
 
@@ -119,6 +125,11 @@ impl fmt::Display for Prefix<'_> {
         }
         Ok(())
     }
+}
+
+/// An instant as JSON.
+fn time(instant: Timestamp) -> Cow<'static, str> {
+    Cow::Owned(quoted(&duration::format_time(instant)))
 }
 
 fn is_identifier(name: &str) -> bool {

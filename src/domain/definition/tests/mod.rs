@@ -90,6 +90,7 @@ fn the_examples_input_needs_an_approval() {
         failure: None,
         item: None,
         execution: ExecutionScope { id: "e", run: 1, start_time: crate::domain::Timestamp::default() },
+        schedule: None,
         meter: None,
     };
     let none = Total(crate::domain::Payload::null());

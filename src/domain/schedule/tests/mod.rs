@@ -2,8 +2,11 @@
 
 mod clocks;
 mod cron;
+mod decisions;
+mod drafts;
+mod property;
 
-use super::{Calendar, Draft, Fault, Interval, Policies, Range, Schedule, ScheduleUid, Spec};
+use super::{Calendar, Draft, Fault, Interval, Policies, Range, Schedule, ScheduleUid, Situation, Spec, State};
 use crate::domain::{Timestamp, definition::duration};
 use std::time::Duration;
 use uuid::Uuid;
@@ -56,6 +59,21 @@ fn between(spec: &Spec, from: &str, to: &str) -> Vec<String> {
         .collect()
 }
 
+/// What is known when a decision is made.
+fn when(now: &str, open_runs: u32) -> Situation<'static> {
+    Situation { now: at(now), open_runs, obstacle: None }
+}
+
+/// The state of a schedule that was made then.
+fn made(time: &str) -> State {
+    State::new(at(time))
+}
+
 fn one(number: i32) -> Vec<Range> {
     vec![Range::one(number)]
+}
+
+/// A calendar of one time a day.
+fn daily(hour: i32, minute: i32) -> Calendar {
+    Calendar { hours: one(hour), minutes: one(minute), ..Calendar::default() }
 }

@@ -75,6 +75,7 @@ impl World {
             failure: None,
             item: None,
             execution,
+            schedule: None,
             meter: None,
         }
     }
