@@ -2,7 +2,8 @@
 //!
 //! - It is refused while the execution is open: whoever wants to be rid of it cancels or terminates it first; and while its
 //!   parent must hear of its end, or a child of its cancel.
-//! - From then on nothing else is decided about it: reports come too late, as after any close, and calls find nothing.
+//! - From then on nothing else is decided about it: reports come too late, as after any close, and calls find nothing; what
+//!   was taken before is answered as before.
 
 use super::Decision;
 use crate::domain::{Command, EndReason, EventKind, Outcome, RefusalReason, Rejection, ReportOutcome, RequestKey};
@@ -33,7 +34,10 @@ impl Decision<'_> {
             | Command::EndChild(_)
             | Command::Settle(_)
             | Command::Wake { .. } => Ok(Outcome::Done),
-            Command::SignalFrom { .. } => Err(Rejection::Deleted),
+            // Its sender may not have heard yet that it came.
+            Command::SignalFrom { sender, .. } => {
+                self.state.find_sender(sender).map(Outcome::Recorded).ok_or(Rejection::Deleted)
+            }
             Command::Dispatch { unit, .. } => Err(Rejection::NotWaiting { unit }),
             Command::Signal { request, .. }
             | Command::Cancel { request, .. }

@@ -354,3 +354,29 @@ fn nesting_has_a_limit() {
     let run = born(lines, NESTING_MAX, None);
     assert_eq!(&*run.state.failure().unwrap().code, code::NESTING_TOO_DEEP);
 }
+
+#[test]
+fn a_unit_says_why_its_child_ended_otherwise_than_by_itself() {
+    for (outcome, message) in [
+        (ChildOutcome::Cancelled(arc("why")), "the child was cancelled: why"),
+        (ChildOutcome::Cancelled(arc("")), "the child was cancelled"),
+        (ChildOutcome::Terminated(arc("stop")), "the child was terminated: stop"),
+        (ChildOutcome::TimedOut, "the child's timeout passed"),
+    ] {
+        let mut run = Run::start(ONE, "{}");
+        let command = ended(&run, "a", 1, outcome);
+        run.at(1.0, command);
+        assert_eq!(&*run.state.steps().next().unwrap().failure.unwrap().message, message);
+    }
+}
+
+#[test]
+fn details_of_a_child_that_do_not_fit_are_left_out() {
+    let mut run = Run::start(ONE, "{}");
+    let details = json(&format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 10)));
+    let failure = Failure { details: Some(details), ..failure("x", "NO") };
+    let command = ended(&run, "a", 1, ChildOutcome::Failed(failure));
+    run.at(1.0, command);
+    let details = run.state.steps().next().unwrap().failure.unwrap().details.clone().unwrap();
+    assert!(details.as_str().ends_with("\"details\":null}"));
+}

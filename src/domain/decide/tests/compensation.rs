@@ -238,3 +238,29 @@ steps: [{id: a, task: t@1, total_timeout: 10s, compensate: {task: u@1, input: '$
     );
     assert_eq!(run.at(10.0, wake()).last().unwrap(), "FAILED TOTAL_TIMEOUT");
 }
+
+#[test]
+fn the_failure_names_ten_of_what_could_not_be_undone() {
+    for (items, rest) in [(2, ""), (10, ""), (11, " and 1 more"), (12, " and 2 more")] {
+        let list: Vec<String> = (0..items).map(|item| item.to_string()).collect();
+        let lines = format!(
+            "tasks: {{t@1: {{}}, u@1: {{}}}}
+steps: [{{id: a, for_each: [{}], task: t@1, compensate: {{task: u@1, retry: {{max_attempts: 1}}}}}}, {{id: b, sleep: {{for: 1h}}}}]",
+            list.join(", ")
+        );
+        let mut run = Run::start(&lines, "{}");
+        for item in 0..items {
+            done(&mut run, 1.0, &format!("a[{item}]"), "1");
+        }
+        run.at(2.0, cancel());
+        for item in (0..items).rev() {
+            let undo = format!("compensate:a[{item}]");
+            run.at(3.0, dispatch(&undo));
+            run.at(3.0, fail(&undo, 1, "NO"));
+        }
+        let names: Vec<String> = (0..items.min(10)).map(|item| format!("compensate:a[{item}]")).collect();
+        let failure = run.state.failure().unwrap();
+        assert_eq!(&*failure.code, code::COMPENSATION_FAILED);
+        assert_eq!(*failure.message, format!("could not be undone: {}{rest}", names.join(", ")));
+    }
+}

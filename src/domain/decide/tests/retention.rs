@@ -42,3 +42,11 @@ fn after_that_reports_come_too_late_and_calls_find_nothing() {
     let wake = Command::Wake { held: Vec::new(), early: Vec::new() };
     check(ONE, deleted(), when(4.0, wake), then(Outcome::Done, &[]));
 }
+
+#[test]
+fn a_signal_that_came_before_is_still_known() {
+    let from = |key| Command::SignalFrom { sender: [key; 16], name: arc("s"), payload: json("1") };
+    let deleted = || vec![(1.0, from(1)), (2.0, terminate()), (3.0, delete())];
+    check(ONE, deleted(), when(4.0, from(1)), then(Outcome::Recorded(3), &[]));
+    check(ONE, deleted(), when(4.0, from(2)), then_rejected(Rejection::Deleted));
+}

@@ -1,5 +1,6 @@
 //! What must be true of executions that have to do with each other, once everything has ended.
 
+use super::world::Life;
 use super::*;
 
 impl World {
@@ -94,7 +95,9 @@ impl World {
                 (Ends::Attempt(_) | Ends::Otherwise, _) => (0, 0),
             };
             if let Some(number) = sent.remove(unit) {
-                let came = self.received(index, number);
+                // Nobody can ask what is gone whether it took it.
+                let is_there = |life: &&Life| most > 0 || !life.is_removed;
+                let came = self.received(index, number, is_there);
                 let rule = "a signal that was given came once, and one that was not did not";
                 hold(rule, least <= came && came <= most, || format!("{unit}: {came} times, {:?}", event.kind));
             }
@@ -103,10 +106,10 @@ impl World {
         hold("each signal has a sender of its own", senders.len() == self.senders.len(), String::new);
     }
 
-    /// How often the signal came that the event of this number asked for.
-    fn received(&self, index: usize, number: u64) -> usize {
+    /// How often the signal that the event of this number asked for came to some executions.
+    fn received(&self, index: usize, number: u64, which: impl Fn(&&Life) -> bool) -> usize {
         let Some(key) = self.senders.get(&(index, number)) else { return 0 };
-        let events = self.lives.iter().flat_map(|life| &life.run.log);
+        let events = self.lives.iter().filter(which).flat_map(|life| &life.run.log);
         let came = |event: &&Event| {
             let EventKind::SignalReceived { sender, .. } = &event.kind else { return false };
             sender.as_ref() == Some(key)
