@@ -44,8 +44,9 @@ type clientConfig struct {
 // profile, then from the defaults.
 type ClientOption func(*clientConfig)
 
-// WithAddress names the server: http://HOST:PORT, https://HOST:PORT or HOST:PORT. Environment: ORBIT_ADDRESS. Default:
-// [DefaultAddress]. HOST:PORT alone means http, or https if anything about TLS is configured.
+// WithAddress names the server: http://HOST:PORT, https://HOST:PORT or HOST:PORT. Environment: ORBIT_ADDRESS, or
+// ORBIT_SERVER, which the command line reads. Default: [DefaultAddress]. HOST:PORT alone means http, or https if anything
+// about TLS is configured.
 func WithAddress(address string) ClientOption { return func(c *clientConfig) { c.address = address } }
 
 // WithAPIKey gives the key that each call carries. Environment: ORBIT_API_KEY. Default: none. A key is never sent in
@@ -100,7 +101,7 @@ func (c *clientConfig) resolve(getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	c.address = first(c.address, getenv("ORBIT_ADDRESS"), profile["address"], DefaultAddress)
+	c.address = first(c.address, getenv("ORBIT_ADDRESS"), getenv("ORBIT_SERVER"), profile["address"], DefaultAddress)
 	c.apiKey = first(c.apiKey, getenv("ORBIT_API_KEY"), profile["api_key"])
 	c.tlsCA = first(c.tlsCA, getenv("ORBIT_TLS_CA"), profile["tls_ca"])
 	c.tlsCert = first(c.tlsCert, getenv("ORBIT_TLS_CERT"), profile["tls_cert"])

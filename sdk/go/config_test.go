@@ -80,6 +80,8 @@ func TestOptionsWinOverEnvironmentOverProfileOverDefault(t *testing.T) {
 	check("http://from-default:1")
 	environment["ORBIT_PROFILE"] = "other one"
 	check("http://from-other:2")
+	environment["ORBIT_SERVER"] = "from-cli:4"
+	check("from-cli:4")
 	environment["ORBIT_ADDRESS"] = "http://from-env:3"
 	check("http://from-env:3")
 	check("http://option:4", WithAddress("http://option:4"))
