@@ -222,7 +222,7 @@ lint-typescript: $(TYPESCRIPT)/node_modules/.stamp
 # Against the binary that the tests have built, or the one that ORBIT_BINARY names.
 .PHONY: test-typescript
 test-typescript: $(TYPESCRIPT)/node_modules/.stamp
-	@$(STAGE) typescript-tests $(NPM_RUN) test
+	@$(STAGE) typescript-tests env ORBIT_BINARY=$${ORBIT_BINARY:-$(CURDIR)/target/debug/orbit} $(NPM_RUN) test
 
 # Exactly what the lock file says.
 $(TYPESCRIPT)/node_modules/.stamp: $(TYPESCRIPT)/package-lock.json

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { context as otelContext, propagation, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { W3CTraceContextPropagator } from "@opentelemetry/core";
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
-import { Client, InvalidArgumentError, NotFoundError, serveHealth, Worker, type State } from "@orbit/sdk";
+import { Client, InvalidArgumentError, loggerOf, NotFoundError, serveHealth, Worker, type State } from "@orbit/sdk";
 import { taskMetrics, workerMetrics } from "@orbit/sdk/metrics";
 import { callTracing, tracing } from "@orbit/sdk/otel";
 import { OrbitServer } from "@orbit/sdk/testing";
@@ -82,6 +83,26 @@ test("a mistake in a worker's making is told at once", async () => {
   await assert.rejects(worker.run(), /nothing to do/);
   worker.task("double@1", () => null);
   assert.throws(() => worker.task("double@1", () => null), /has a handler already/);
+});
+
+test("a handler that blocks the thread is told by its contract", async () => {
+  const records: string[] = [];
+  const logger = loggerOf((level, message, fields) => {
+    records.push(`${level} ${message.split(":")[0] ?? ""} ${String(fields.contracts)}`);
+  });
+  await client.deploy("name: blocks\nversion: 1.0.0\ntasks: {blocks@1: {}}\nsteps: [{id: s, task: blocks@1}]\n");
+  const worker = new Worker(client, { logger });
+  worker.task("blocks@1", async () => {
+    await sleep(300);
+    const end = performance.now() + 1_600;
+    while (performance.now() < end);
+    await sleep(300);
+  });
+  const running = worker.run({ handleSignals: false });
+  await (await client.start("blocks")).wait({ timeoutMs: 20_000 });
+  worker.stop();
+  await running;
+  assert.ok(records.includes("warn the thread was blocked blocks@1"), records.join("\n"));
 });
 
 test("a call of what is not there has its class, its code and its reason", async () => {

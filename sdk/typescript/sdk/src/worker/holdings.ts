@@ -76,6 +76,12 @@ export class Holdings {
     return this.#running;
   }
 
+  /** The contracts of the handlers at work, each once. */
+  contracts(): readonly string[] {
+    const working = [...this.#held.values()].filter(({ context, report }) => context !== undefined && report === undefined);
+    return [...new Set(working.map(({ message }) => message.contract))];
+  }
+
   // --- What the connections ask -------------------------------------------------------------------------------------------
 
   /**

@@ -21,6 +21,7 @@ import { DeliveryContext, taskFields } from "./context.js";
 import { Holdings } from "./holdings.js";
 import { Link, type Mode, type State } from "./link.js";
 import { runTask } from "./run.js";
+import { watchThread } from "./watchdog.js";
 
 /** Largest message that a worker takes, in bytes. */
 const MESSAGE_BYTES_MAX = 16n * 1024n * 1024n;
@@ -177,6 +178,7 @@ export class Worker {
 
     const ended = new AbortController();
     const unhook = this.#hookSignals(options);
+    const unwatch = watchThread(this.#log, () => holdings.contracts());
     try {
       const working = link.run(ended.signal);
       await Promise.race([working, aborted(this.#stopping.signal)]);
@@ -185,6 +187,7 @@ export class Worker {
       await link.unregister(Math.min(GOODBYE_MS_MAX, Math.max(GOODBYE_MS, end - performance.now())));
     } finally {
       unhook();
+      unwatch();
       ended.abort();
       connection.reset();
       link.enter("stopped");
