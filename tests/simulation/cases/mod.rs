@@ -177,7 +177,7 @@ impl Nodes {
         }
         let clock = Arc::new(TokioClock::starting_at(self.now()));
         let entropy = Arc::new(SeededEntropy::new(50 + number as u64));
-        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, self.config.clone());
+        let engine = Engine::start(Arc::new(store), clock.clone(), entropy, self.config);
         // A case looks into the store that all nodes share.
         self.nodes.push(Node { orbit: Orbit { engine, memory: MemoryStore::new(), clock }, is_dead });
     }
