@@ -184,7 +184,7 @@ OUTAGE_SECONDS ?= 300
 .PHONY: lint-sdk-python
 lint-sdk-python: .venv/stamp
 	@$(STAGE) mypy-sdk-python .venv/bin/mypy sdk/python/src/orbit sdk/python/tests/*.py tests/sdk/drivers/python/*.py tests/sdk/bench/python/*.py
-	@$(STAGE) pyright env PYRIGHT_PYTHON_CACHE_DIR=$(CURDIR)/.venv/pyright .venv/bin/pyright --warnings
+	@$(STAGE) pyright .venv/bin/pyright --warnings
 	@$(STAGE) wheel-python scripts/check-wheel
 
 # Twice, as the worker's tests. What needs a server takes target/debug/orbit, or ORBIT_BINARY, and is skipped without.
