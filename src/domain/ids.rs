@@ -88,7 +88,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A schedulable instance of a step; so far each step has one, named as the step.
+/// A schedulable instance of a step, by name: `charge`, `ship[3]`, `compensate:charge`, `failure:notify`.
 pub type Unit = Arc<str>;
 
 /// Names one delivery inside an execution. A token is this with the execution's key and uid.

@@ -1,6 +1,7 @@
 //! The arithmetic of retries: how long to pause after a failed attempt.
 //!
-//! - A pause is never above `max_interval` and never negative, whatever the policy says (overflow, NaN, infinity).
+//! - A pause is never above `max_interval` and never negative, whatever the policy says (overflow, NaN, infinity). Only a
+//!   worker that asks for a longer one gets it (`retry_after`, in `decide::task`).
 //! - The jitter comes from the ids of the attempt by a named hash, so a replay and every CPU get the same pause.
 
 use sha2::{Digest, Sha256};

@@ -4,7 +4,7 @@
 //! - Winding down drops all that waits. Deliveries that are out may report until `give_up_time`; when none is out any
 //!   more what succeeded is undone (`compensation`), the handlers of the cause run, and the execution closes by its cause;
 //!   FAILED, if something could not be undone.
-//! - A terminate closes at once, also while it winds down.
+//! - A terminate closes at once, also while it winds down. Each of them lifts a pause (`State::enter` in `state::evolve`).
 
 use super::Decision;
 use crate::domain::state::Phase;

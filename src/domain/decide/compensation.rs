@@ -1,6 +1,7 @@
 //! Undoes what succeeded, once the execution winds down.
 //!
-//! - What ended last is undone first, one unit after another, after everything that was out has ended.
+//! - What ended last is undone first, one unit after another, after everything that was out has ended (`state::work` picks it,
+//!   from the index of what is to be undone in `state::index`).
 //! - A unit of unknown outcome (it did not succeed, and some delivery ended without its worker's report) is undone too,
 //!   unless its step says otherwise; its output is null to the template then.
 //! - An undo has attempts of its own. One that fails for good is recorded, and the rest go on.

@@ -3,7 +3,8 @@
 //! - Items begin in the order of the list, at most `max_parallel` at once; each is a unit with attempts, timeouts and an
 //!   undo of its own. What does not fit into a decision begins in the next one.
 //! - One that fails for good ends the execution; with `on_error: continue`, or in a handler, the others go on.
-//! - A list without items gives `[]`. Null in the place of a step that was skipped skips this one too; any other null is a
+//! - A list without items gives `[]`: `Group::is_done` in `state::fan_out` holds at once, and `State::join` in `state::evolve` makes
+//!   the output, as for any other. Null in the place of a step that was skipped skips this one too; any other null is a
 //!   mistake.
 //! - When all have ended the step does: its output is the list of theirs, in the order of the items, null for those that
 //!   failed.

@@ -4,7 +4,8 @@
 //!   workers have goes on and reports; waits for signals, the timeouts of deliveries and of the execution go on, too.
 //! - Queue timeouts, retries and sleeps are held. Afterwards those that became due meanwhile follow at once, and a queue
 //!   timeout counts anew.
-//! - Whatever ends the running lifts the pause: a cancel, a terminate, a timeout, a failure.
+//! - Whatever ends the running lifts the pause: a cancel, a terminate, a timeout, a failure (`State::enter` in
+//!   `state::evolve` forgets it).
 
 use super::Decision;
 use crate::domain::{EventKind, Rejection, RequestKey};

@@ -1,7 +1,8 @@
 //! Takes signals, and gives them to the steps that await them.
 //!
 //! - Signals are taken in the order in which they came, each by the longest wait whose `match` holds.
-//! - Whether one has expired is judged when it would be taken, not when somebody sweeps.
+//! - Whether one has expired is judged when it would be taken, not when somebody sweeps: whoever takes one drops the expired
+//!   ones first.
 //! - A wait looks at the signals that are there when it begins; after that every signal looks at the waits. So each pair
 //!   is looked at once.
 //! - While the execution winds down signals are still kept, so that a caller need not know; only handlers take them.

@@ -112,6 +112,7 @@ impl Decision<'_> {
         };
         let unit = self.state.unit(key);
         let (resolved, current) = (unit.status.is_resolved(), unit.is_current(delivery.delivery));
+        // Taken, output included, until its undo begins (`state::work`).
         let resolved = resolved && !self.state.takes_late_success(key);
         let (unit, number) = (self.name(key), delivery.delivery);
         if resolved {

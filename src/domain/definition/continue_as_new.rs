@@ -1,4 +1,7 @@
 //! `continue_as_new`: the end of a run, at which nothing else may be under way.
+//!
+//! No step may run beside it, which is checked here; that no handler of an event still works on a signal is seen to when the run
+//! is about to end (`state::work`).
 
 use super::{
     action::optional_template,

@@ -363,7 +363,7 @@ impl State {
         let is_common_end =
             phase.is_closed() && self.indexes.unresolved + active.forward + active.undo + active.handler == 0;
         if is_common_end {
-            // Nothing is left to drop, so nothing is gone through.
+            // Nothing is left to drop, so nothing is gone through. Each phase after RUNNING lifts the pause, here and below.
             (self.phase, self.wind_down, self.course.pause) = (phase, wind_down, None);
             self.indexes.timers.clear();
             self.index_execution();
