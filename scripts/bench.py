@@ -4,7 +4,8 @@
     make bench BENCH=--quick        one short round: says whether everything runs, not how fast it is
     scripts/bench.py --only chain   the measures whose name begins so
 
-Rounds are interleaved, so that what else the machine does weighs on all measures alike; a value is the median of its rounds.
+Rounds are interleaved, so that what else the machine does weighs on all measures alike; a value is the median of its
+rounds.
 `--beside NAME=COMMAND` runs another program in each round: its last line must be a number of steps a second.
 """
 
@@ -193,7 +194,7 @@ def main() -> int:
             measure.results.append(run(measure, options))
     curves = {} if options.only else {store: curve(store, options) for store in options.stores}
 
-    report = {
+    report: Result = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
         "machine": machine(),
@@ -251,7 +252,8 @@ def new_database(store: str) -> Iterator[str]:
     server = subprocess.Popen(
         [str(ROOT / "scripts/postgres"), "private"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert server.stdin and server.stdout
+    assert server.stdin
+    assert server.stdout
     try:
         yield server.stdout.readline().strip()
     finally:
@@ -412,7 +414,8 @@ def verdict(figure: Figure, value: float) -> str:
 
 def commit() -> str:
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        done = subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        return done.stdout.strip()
 
     changed = git("status", "--porcelain", "--untracked-files=no")
     return git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")

@@ -32,8 +32,9 @@ def render(report: dict[str, Any], pictures: list[tuple[str, str]]) -> str:
     lines = [
         f"# Benchmark, {report['date'][:10]}",
         "",
-        f"{report['machine']}, nothing else on them; release build of commit `{report['commit']}`, default configuration,",
-        f"durability on. Medians of {report['rounds']} interleaved rounds; what takes long was measured once.",
+        f"{report['machine']}, nothing else on them; release build of commit `{report['commit']}`,",
+        f"default configuration, durability on. Medians of {report['rounds']} interleaved rounds;",
+        "what takes long was measured once.",
         "",
         f"```sh\n{report['command']}\n```",
         "",
@@ -46,10 +47,12 @@ def render(report: dict[str, Any], pictures: list[tuple[str, str]]) -> str:
             place = f"{measure['name']} | {measure['store']} | {figure['title']}"
             lines.append(f"| {place} | {value} | {goal} | {floor} | {figure['verdict']} |")
     for name, rates in report["beside"].items():
-        lines += ["", f"Beside it, in the same rounds, `{name}`: " + ", ".join(number(rate) for rate in rates) + " steps/s."]
+        found = ", ".join(number(rate) for rate in rates)
+        lines += ["", f"Beside it, in the same rounds, `{name}`: {found} steps/s."]
     for file, title in pictures:
         lines += ["", f"![{title}]({file})"]
-    lines += ["", f"Every run, with its latencies: [`bench-{report['date'][:10]}.json`](bench-{report['date'][:10]}.json).", ""]
+    raw = f"bench-{report['date'][:10]}.json"
+    lines += ["", f"Every run, with its latencies: [`{raw}`]({raw}).", ""]
     return "\n".join(lines)
 
 
