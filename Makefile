@@ -85,7 +85,7 @@ test-unit:
 	@$(STAGE) unit-tests $(CARGO) test --locked --quiet --lib --test tidy
 
 .PHONY: test-rust
-test-rust:
+test-rust: .venv/stamp
 	@$(STAGE) install-postgres scripts/postgres install
 	@$(STAGE) rust-tests $(WITH_POSTGRES) scripts/tee target/rust-tests.txt $(CARGO) test --locked
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 # The cases that the present features must pass, as numbers and ranges of odd numbers.
-REQUIRED = "1-19 21-27 29-33 35-49 67-113 117-121 125-133 137-143 147 151-155"
+REQUIRED = "1-19 21-27 29-33 35-113 117-121 125-133 137-143 147 151-155"
 
 # Those that must hold on two nodes, too: in a test whose path names them.
 ON_TWO_NODES = "1-19 21-27 29-33 35 39 67-73"

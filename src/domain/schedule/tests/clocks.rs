@@ -332,3 +332,29 @@ fn a_preview_tells_what_the_clocks_leave_out() {
         ]
     );
 }
+
+#[test]
+fn the_table_of_the_documentation_is_right() {
+    let page = include_str!("../../../../docs/schedules.md");
+    let mut count = 0;
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [zone, day, _, cron, fires] = cells[..] else { continue };
+        let Some(cron) = cron.strip_prefix('`').and_then(|cron| cron.strip_suffix('`')) else { continue };
+        let spec = spec(&super::cron(cron, zone));
+        let noon = at(&format!("{day}T12:00:00Z"));
+        let around = Duration::from_secs(48 * 3_600);
+        let slots = std::iter::successors(spec.next(noon - around), |slot| spec.next(*slot));
+        let times = slots.take_while(|slot| *slot < noon + around).filter_map(|slot| {
+            // Without the seconds.
+            let local = spec.local(slot);
+            let time = local.strip_prefix(day)?;
+            Some(format!("{}{}", &time[1..6], &time[9..]))
+        });
+        let times: Vec<String> = times.collect();
+        let expected = if times.is_empty() { "–".to_owned() } else { times.join(", ") };
+        assert_eq!(fires, expected, "{line}");
+        count += 1;
+    }
+    assert!(count > 20, "{count} lines");
+}
