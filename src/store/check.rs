@@ -1,11 +1,34 @@
 //! What every append must satisfy, whatever the store: the rules that do not depend on what is stored.
 
-use super::{Append, NewExecution, Target, WakeChange};
+use super::{Append, NewExecution, ScheduleWrite, Target, WakeChange};
 
 /// Largest number that all databases can hold.
 const NUMBER_MAX: u64 = i64::MAX as u64;
 
 const CLOSED_HAS_TIME: &str = "executions_closed_has_time: what is closed has a time of closing, and nothing else has";
+
+const NO_NULL: &str = "text is without U+0000: PostgreSQL cannot keep it, so no store does";
+
+impl ScheduleWrite {
+    /// Says which rule the write breaks.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.row.version != self.decided_on.unwrap_or(0) + 1 {
+            return Err("schedules_version_counts: a version is one more than the one it was decided on");
+        }
+        if self.row.delete_time.is_some() && self.row.next_time.is_some() {
+            return Err("schedules_deleted_is_quiet: what is deleted is never due");
+        }
+        let texts = [&self.row.id, &self.row.workflow, &self.row.settings, &self.row.note, &self.row.progress];
+        let details = self.slots.iter().map(|slot| &slot.detail);
+        if texts.into_iter().chain(&self.row.invalid).chain(details).any(|text| text.contains('\0')) {
+            return Err(NO_NULL);
+        }
+        if self.starts.iter().any(|start| !matches!(start.target, Target::New(_))) {
+            return Err("what a slot starts is new");
+        }
+        self.starts.iter().try_for_each(Append::check)
+    }
+}
 
 impl Append {
     /// Says which rule the append breaks.
@@ -17,7 +40,7 @@ impl Append {
             return Err("ready_priority_range: a priority is 1 to 5");
         }
         if self.texts().any(|text| text.contains('\0')) {
-            return Err("text is without U+0000: PostgreSQL cannot keep it, so no store does");
+            return Err(NO_NULL);
         }
         match &self.target {
             Target::New(new) => self.check_new(new)?,

@@ -5,11 +5,12 @@
 
 use super::{
     Append, BatchCursor, BatchProgress, BatchRow, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error,
-    ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload,
-    ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size,
-    Store,
+    ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints, HistoryRow,
+    LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow,
+    ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
+    SessionRow, Size, SlotName, SlotOutcome, SlotRow, Store,
 };
-use crate::domain::{SessionId, Timestamp};
+use crate::domain::{SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
@@ -414,6 +415,90 @@ impl Store for Faulty {
 
     async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error> {
         self.write("delete_batches", self.inner.delete_batches(ended_before, limit)).await
+    }
+
+    async fn write_schedules(&self, writes: Vec<ScheduleWrite>) -> Result<Vec<ScheduleWritten>, Error> {
+        let starts: Vec<Vec<Append>> = writes.iter().map(|write| write.starts.clone()).collect();
+        let work = async {
+            let written = self.inner.write_schedules(writes).await?;
+            let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(watcher) = watcher.as_mut() {
+                for (starts, outcome) in starts.iter().zip(&written) {
+                    let ScheduleWritten::Written(_, keys) = outcome else { continue };
+                    for (start, key) in starts.iter().zip(keys) {
+                        watcher(start, &Committed::Written(*key));
+                    }
+                }
+            }
+            drop(watcher);
+            Ok(written)
+        };
+        self.write("write_schedules", work).await
+    }
+
+    async fn schedule(&self, find: &FindSchedule) -> Result<Option<ScheduleRow>, Error> {
+        self.read("schedule", self.inner.schedule(find)).await
+    }
+
+    async fn schedules_of(&self, keys: &[ScheduleKey]) -> Result<Vec<ScheduleRow>, Error> {
+        self.read("schedules_of", self.inner.schedules_of(keys)).await
+    }
+
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, Error> {
+        self.read("schedules", self.inner.schedules(filter, after, limit)).await
+    }
+
+    async fn count_schedules(&self) -> Result<BTreeMap<ScheduleState, u64>, Error> {
+        self.read("count_schedules", self.inner.count_schedules()).await
+    }
+
+    async fn schedules_due(
+        &self,
+        until: Timestamp,
+        after: Option<(Timestamp, ScheduleKey)>,
+        limit: usize,
+    ) -> Result<Vec<(ScheduleKey, Timestamp)>, Error> {
+        self.read("schedules_due", self.inner.schedules_due(until, after, limit)).await
+    }
+
+    async fn next_schedule_time(&self) -> Result<Option<Timestamp>, Error> {
+        self.read("next_schedule_time", self.inner.next_schedule_time()).await
+    }
+
+    async fn schedule_request(&self, key: [u8; 16]) -> Result<Option<ScheduleRequest>, Error> {
+        self.read("schedule_request", self.inner.schedule_request(key)).await
+    }
+
+    async fn slots(
+        &self,
+        schedule: ScheduleKey,
+        outcome: Option<SlotOutcome>,
+        after: Option<SlotName>,
+        limit: usize,
+    ) -> Result<Vec<SlotRow>, Error> {
+        self.read("slots", self.inner.slots(schedule, outcome, after, limit)).await
+    }
+
+    async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error> {
+        self.read("slot", self.inner.slot(schedule, name)).await
+    }
+
+    async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error> {
+        self.read("states_of", self.inner.states_of(uids)).await
+    }
+
+    async fn delete_slots(
+        &self,
+        decided_before: Timestamp,
+        called_before: Timestamp,
+        limit: usize,
+    ) -> Result<u64, Error> {
+        self.write("delete_slots", self.inner.delete_slots(decided_before, called_before, limit)).await
     }
 
     async fn size(&self) -> Result<Size, Error> {

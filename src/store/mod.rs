@@ -21,6 +21,7 @@ pub mod faulty;
 pub mod memory;
 pub mod postgres;
 mod rows;
+mod schedules;
 pub mod schema;
 pub(crate) mod sql;
 pub mod sqlite;
@@ -37,11 +38,15 @@ pub use rows::{
     Hints, HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence,
     ReadyRow, ReadyUnit, RunRow, SessionRow, Size, Snapshot,
 };
+pub use schedules::{
+    FindSchedule, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite,
+    ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow,
+};
 pub use schema::Schema;
 pub use sqlite::SqliteStore;
 pub use statistics::{Change, Statistics};
 
-use crate::domain::{SessionId, Timestamp};
+use crate::domain::{SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
@@ -281,6 +286,68 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes batches that ended before a time, the oldest end first; says how many.
     async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error>;
+
+    /// Writes to schedules, with what their slots start, in one transaction with one sync; answers in the order of `writes`,
+    /// which are of different schedules. Each is written whole or not at all, and one's conflict fails that one alone.
+    ///
+    /// After [`Error::Unavailable`] it is not known whether they were written. The same writes may be made again, and what
+    /// stands there already is answered as written, for as long as nobody else has written to that schedule.
+    async fn write_schedules(&self, writes: Vec<ScheduleWrite>) -> Result<Vec<ScheduleWritten>, Error>;
+
+    /// Finds a schedule.
+    async fn schedule(&self, find: &FindSchedule) -> Result<Option<ScheduleRow>, Error>;
+
+    /// Reads schedules, in the order of their keys; those that are gone or deleted are left out.
+    async fn schedules_of(&self, keys: &[ScheduleKey]) -> Result<Vec<ScheduleRow>, Error>;
+
+    /// Lists schedules by id, after one.
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, Error>;
+
+    /// Counts existing schedules by state; a state without any is absent.
+    async fn count_schedules(&self) -> Result<BTreeMap<ScheduleState, u64>, Error>;
+
+    /// Schedules with something to decide at or before `until`, earliest first (then by key), after one.
+    async fn schedules_due(
+        &self,
+        until: Timestamp,
+        after: Option<(Timestamp, ScheduleKey)>,
+        limit: usize,
+    ) -> Result<Vec<(ScheduleKey, Timestamp)>, Error>;
+
+    /// When a schedule next has something to decide, if any ever has.
+    async fn next_schedule_time(&self) -> Result<Option<Timestamp>, Error>;
+
+    /// The call of this request key, with the schedule that it changed.
+    async fn schedule_request(&self, key: [u8; 16]) -> Result<Option<ScheduleRequest>, Error>;
+
+    /// Lists the ledger of a schedule, the newest nominal time first, after one.
+    async fn slots(
+        &self,
+        schedule: ScheduleKey,
+        outcome: Option<SlotOutcome>,
+        after: Option<SlotName>,
+        limit: usize,
+    ) -> Result<Vec<SlotRow>, Error>;
+
+    /// Finds a row of the ledger.
+    async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error>;
+
+    /// The states of executions by uid, in their order; none where there is no such execution (any more).
+    async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error>;
+
+    /// Deletes, at most `limit` of each: slots that were decided before a time, but for those that wait; schedules that
+    /// were deleted before it and have no slots; remembered calls from before another time. Says how many rows went.
+    async fn delete_slots(
+        &self,
+        decided_before: Timestamp,
+        called_before: Timestamp,
+        limit: usize,
+    ) -> Result<u64, Error>;
 
     /// Size of the database.
     async fn size(&self) -> Result<Size, Error>;

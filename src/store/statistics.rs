@@ -35,11 +35,17 @@ pub enum Change {
     RunDeleted,
     BatchWritten,
     BatchDeleted,
+    ScheduleWritten,
+    ScheduleDeleted,
+    SlotWritten,
+    SlotDeleted,
+    RequestWritten,
+    RequestDeleted,
 }
 
 impl Change {
     /// All kinds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 31] = [
         Self::ExecutionInserted,
         Self::ExecutionUpdated,
         Self::HistoryInserted,
@@ -65,6 +71,12 @@ impl Change {
         Self::RunDeleted,
         Self::BatchWritten,
         Self::BatchDeleted,
+        Self::ScheduleWritten,
+        Self::ScheduleDeleted,
+        Self::SlotWritten,
+        Self::SlotDeleted,
+        Self::RequestWritten,
+        Self::RequestDeleted,
     ];
 }
 

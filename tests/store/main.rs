@@ -23,6 +23,7 @@ mod postgres_start;
 mod reads;
 mod replace;
 mod retention;
+mod schedules;
 mod sessions;
 mod sqlite;
 

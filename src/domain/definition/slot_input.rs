@@ -11,7 +11,7 @@ use super::{
 use crate::domain::{Payload, Timestamp};
 
 /// A template for the input of runs, compiled. It sees `schedule.id`, `schedule.nominal_time` and `schedule.start_time`.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct SlotInput(Template);
 
 impl SlotInput {

@@ -6,16 +6,18 @@
 mod batches;
 mod commit;
 mod retention;
+mod schedules;
 mod tables;
 
 use super::statistics::Totals;
 use super::{
     Append, BatchCursor, BatchProgress, BatchRow, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error,
-    ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow, LargePayload,
-    ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, SessionRow, Size,
-    Statistics, Store,
+    ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints, HistoryRow,
+    LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow,
+    ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
+    SessionRow, Size, SlotName, SlotOutcome, SlotRow, Statistics, Store,
 };
-use crate::domain::{SessionId, Timestamp};
+use crate::domain::{SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
@@ -345,6 +347,75 @@ impl Store for MemoryStore {
 
     async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error> {
         Ok(self.write(|tables, changes| tables.delete_batches(ended_before, limit, changes)))
+    }
+
+    async fn write_schedules(&self, writes: Vec<ScheduleWrite>) -> Result<Vec<ScheduleWritten>, Error> {
+        Ok(self.write(|tables, changes| writes.iter().map(|write| tables.write_schedule(write, changes)).collect()))
+    }
+
+    async fn schedule(&self, find: &FindSchedule) -> Result<Option<ScheduleRow>, Error> {
+        Ok(self.tables().schedule(find))
+    }
+
+    async fn schedules_of(&self, keys: &[ScheduleKey]) -> Result<Vec<ScheduleRow>, Error> {
+        Ok(self.tables().schedules_of(keys))
+    }
+
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, Error> {
+        Ok(self.tables().schedules(filter, after, limit))
+    }
+
+    async fn count_schedules(&self) -> Result<BTreeMap<ScheduleState, u64>, Error> {
+        Ok(self.tables().count_schedules())
+    }
+
+    async fn schedules_due(
+        &self,
+        until: Timestamp,
+        after: Option<(Timestamp, ScheduleKey)>,
+        limit: usize,
+    ) -> Result<Vec<(ScheduleKey, Timestamp)>, Error> {
+        Ok(self.tables().schedules_due(until, after, limit))
+    }
+
+    async fn next_schedule_time(&self) -> Result<Option<Timestamp>, Error> {
+        Ok(self.tables().next_schedule_time())
+    }
+
+    async fn schedule_request(&self, key: [u8; 16]) -> Result<Option<ScheduleRequest>, Error> {
+        Ok(self.tables().schedule_request(key))
+    }
+
+    async fn slots(
+        &self,
+        schedule: ScheduleKey,
+        outcome: Option<SlotOutcome>,
+        after: Option<SlotName>,
+        limit: usize,
+    ) -> Result<Vec<SlotRow>, Error> {
+        Ok(self.tables().slots(schedule, outcome, after.as_ref(), limit))
+    }
+
+    async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error> {
+        Ok(self.tables().slot(schedule, name))
+    }
+
+    async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error> {
+        Ok(self.tables().states_of(uids))
+    }
+
+    async fn delete_slots(
+        &self,
+        decided_before: Timestamp,
+        called_before: Timestamp,
+        limit: usize,
+    ) -> Result<u64, Error> {
+        Ok(self.write(|tables, changes| tables.delete_slots(decided_before, called_before, limit, changes)))
     }
 
     async fn size(&self) -> Result<Size, Error> {

@@ -97,6 +97,7 @@ pub(super) struct Tables {
     pub(super) held: BTreeMap<HeldKey, HeldRow>,
     pub(super) nodes: BTreeMap<Uuid, NodeRow>,
     pub(super) batches: BTreeMap<Uuid, BatchRow>,
+    pub(super) schedules: super::schedules::Schedules,
 }
 
 impl Tables {

@@ -187,14 +187,14 @@ impl AtWork<'_> {
 }
 
 /// Whose counters a committer changes, and what it has changed.
-struct Counted<'a> {
-    slot: i64,
-    committer: i64,
-    changes: &'a mut Statistics,
+pub(super) struct Counted<'a> {
+    pub(super) slot: i64,
+    pub(super) committer: i64,
+    pub(super) changes: &'a mut Statistics,
 }
 
 /// Writes appends in one statement, each if it wins its fence; answers with the executions of those that did, by their names.
-async fn write_fenced(
+pub(super) async fn write_fenced(
     connection: &mut PgConnection,
     counted: &mut Counted<'_>,
     ordered: &Ordered<'_>,
@@ -215,7 +215,7 @@ async fn write_fenced(
 }
 
 /// Which of the appends that lost their fence lost it to themselves.
-async fn written_before(
+pub(super) async fn written_before(
     connection: &mut PgConnection,
     lost: &[(i64, &Append)],
 ) -> sqlx::Result<Vec<(i64, ExecutionKey)>> {

@@ -14,6 +14,7 @@ mod migrate;
 mod nodes;
 mod open;
 mod pool;
+mod schedules;
 mod statements;
 mod store;
 #[cfg(test)]

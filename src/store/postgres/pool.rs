@@ -151,6 +151,26 @@ impl Connections {
         written.await.map_err(error::from_sqlx)
     }
 
+    /// As [`write`](Self::write), but tells a fault of what is written from one of the world; nothing was written then.
+    pub(super) async fn write_or_fault<T, W>(self: &Arc<Self>, work: W) -> Result<Result<T, sqlx::Error>, Error>
+    where
+        T: Send + 'static,
+        W: for<'t> Fn(&'t mut Transaction) -> BoxFuture<'t, sqlx::Result<T>> + Send + Sync + 'static,
+    {
+        let connections = self.clone();
+        let written = unbroken(async move {
+            let mut tries = Tries::within(connections.connector.limit());
+            loop {
+                match connections.within(tries.left(), connections.write_once(&work)).await {
+                    Err(cause) if error::is_of_the_data(&cause) => return Ok(Err(cause)),
+                    Err(cause) if error::is_of_the_moment(&cause) && tries.wait().await => {}
+                    answer => return answer.map(Ok),
+                }
+            }
+        });
+        written.await.map_err(error::from_sqlx)
+    }
+
     async fn write_once<T, W>(&self, work: &W) -> sqlx::Result<T>
     where
         W: for<'t> Fn(&'t mut Transaction) -> BoxFuture<'t, sqlx::Result<T>>,

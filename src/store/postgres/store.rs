@@ -1,15 +1,16 @@
 //! What a store does, in PostgreSQL: each read is a statement or two, each write a transaction.
 
 use super::{PostgresStore, nodes};
-use crate::domain::{SessionId, Timestamp};
+use crate::domain::{SessionId, Timestamp, Uid};
 use crate::store::{
     Append, BatchCursor, BatchProgress, BatchRow, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow,
-    Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow,
-    LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow,
-    SessionRow, Size, Store,
+    Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints,
+    HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow,
+    RunRow, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
+    SessionRow, Size, SlotName, SlotOutcome, SlotRow, Store,
     sql::{
         Connection as _, Row as _, Transaction as _, Values, batches, definitions, executions, list, retention,
-        sessions,
+        schedules, sessions,
     },
 };
 use async_trait::async_trait;
@@ -352,6 +353,98 @@ impl Store for PostgresStore {
 
     async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error> {
         self.connections.write(move |transaction| Box::pin(batches::delete(transaction, ended_before, limit))).await
+    }
+
+    async fn write_schedules(&self, writes: Vec<ScheduleWrite>) -> Result<Vec<ScheduleWritten>, Error> {
+        super::schedules::write(self, writes).await
+    }
+
+    async fn schedule(&self, find: &FindSchedule) -> Result<Option<ScheduleRow>, Error> {
+        let find = find.clone();
+        self.connections
+            .read(move |connection| Box::pin(async move { schedules::schedule(connection, &find).await }))
+            .await
+    }
+
+    async fn schedules_of(&self, keys: &[ScheduleKey]) -> Result<Vec<ScheduleRow>, Error> {
+        let keys = keys.to_vec();
+        self.connections
+            .read(move |connection| Box::pin(async move { schedules::schedules_of(connection, &keys).await }))
+            .await
+    }
+
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, Error> {
+        let (filter, after) = (filter.clone(), after.map(str::to_owned));
+        self.connections
+            .read(move |connection| {
+                Box::pin(async move { schedules::schedules(connection, &filter, after.as_deref(), limit).await })
+            })
+            .await
+    }
+
+    async fn count_schedules(&self) -> Result<BTreeMap<ScheduleState, u64>, Error> {
+        self.connections.read(|connection| Box::pin(schedules::count(connection))).await
+    }
+
+    async fn schedules_due(
+        &self,
+        until: Timestamp,
+        after: Option<(Timestamp, ScheduleKey)>,
+        limit: usize,
+    ) -> Result<Vec<(ScheduleKey, Timestamp)>, Error> {
+        self.connections.read(move |connection| Box::pin(schedules::due(connection, until, after, limit))).await
+    }
+
+    async fn next_schedule_time(&self) -> Result<Option<Timestamp>, Error> {
+        self.connections.read(|connection| Box::pin(schedules::next_time(connection))).await
+    }
+
+    async fn schedule_request(&self, key: [u8; 16]) -> Result<Option<ScheduleRequest>, Error> {
+        self.connections.read(move |connection| Box::pin(schedules::request(connection, key))).await
+    }
+
+    async fn slots(
+        &self,
+        schedule: ScheduleKey,
+        outcome: Option<SlotOutcome>,
+        after: Option<SlotName>,
+        limit: usize,
+    ) -> Result<Vec<SlotRow>, Error> {
+        self.connections
+            .read(move |connection| {
+                Box::pin(async move { schedules::slots(connection, schedule, outcome, after.as_ref(), limit).await })
+            })
+            .await
+    }
+
+    async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error> {
+        let name = name.clone();
+        self.connections
+            .read(move |connection| Box::pin(async move { schedules::slot(connection, schedule, &name).await }))
+            .await
+    }
+
+    async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error> {
+        let uids = uids.to_vec();
+        self.connections
+            .read(move |connection| Box::pin(async move { schedules::states_of(connection, &uids).await }))
+            .await
+    }
+
+    async fn delete_slots(
+        &self,
+        decided_before: Timestamp,
+        called_before: Timestamp,
+        limit: usize,
+    ) -> Result<u64, Error> {
+        self.connections
+            .write(move |transaction| Box::pin(schedules::delete(transaction, decided_before, called_before, limit)))
+            .await
     }
 
     async fn size(&self) -> Result<Size, Error> {

@@ -13,12 +13,12 @@ use crate::domain::Timestamp;
 use crate::store::{
     Append, ExecutionKey, ExecutionState, LargePayload, ListCursor, ListFilter, NewExecution, ReadyUnit, Snapshot,
     StateChange, Store as _, Target, WakeChange,
-    sql::{Dialect, Row as _, Value, Values, list, list::Walk, retention, text as sql},
+    sql::{Dialect, Row as _, Value, Values, list, list::Walk, retention, schedules, text as sql},
 };
 use sqlx::{AssertSqlSafe, postgres::PgConnection};
 
 /// 30,000 executions of ten workflows, a hundred tenants; a tenth runs and is due at some time, a fiftieth failed.
-const FILL: [&str; 6] = [
+const FILL: [&str; 8] = [
     "INSERT INTO executions (uid, namespace, id, current, workflow, version, definition_hash, input_digest, request_key, \
        request_content, state, labels, start_time, close_time, wake_time) \
      SELECT decode(md5(CAST(n AS TEXT)), 'hex'), 'default', 'e' || n, 1, 'workflow-' || n % 10, '1.0.0', '\\x01', '\\x02', \
@@ -32,6 +32,12 @@ const FILL: [&str; 6] = [
      FROM generate_series(1, 100) AS n",
     "INSERT INTO held SELECT key, 'unit', 1, decode(md5('s' || key % 200), 'hex'), CASE WHEN key % 4 = 0 THEN key END, key, \
        CASE WHEN key % 3 = 0 THEN 60 END, NULL FROM executions WHERE state = 1",
+    "INSERT INTO schedules (uid, namespace, id, version, revision, write_id, workflow, settings, state, note, cursor_time, \
+       next_time, progress, started, skipped, missed, failed, create_time, update_time) \
+     SELECT decode(md5('schedule' || n), 'hex'), 'default', 's' || n, 1, 1, '\\x01', 'workflow-' || n % 10, '{}', 1, '', n, \
+       n * 1000, '{}', 0, 0, 0, 0, n, n FROM generate_series(1, 20000) AS n",
+    "INSERT INTO slots SELECT n % 100, n * 1000, 1, '', n * 1000, n * 1000, 7, n * 1000, 1, NULL, NULL, '' \
+     FROM generate_series(1, 20000) AS n",
 ];
 
 async fn filled() -> (PostgresStore, server::Database) {
@@ -114,6 +120,10 @@ async fn each_query_that_loops_uses_its_index() {
             (retention::CLOSED, ("BIGINT, BIGINT, BIGINT, BIGINT", "9000000, 1000, 5, 100"), "executions_close"),
             (retention::DELETED, ("BIGINT, BIGINT, BIGINT", "1000, 5, 100"), "executions_delete"),
             (retention::RUNS, ("BIGINT, BIGINT, BIGINT, BIGINT, BIGINT", "9000, 10, 5, 2, 100"), "runs_start"),
+            (schedules::DUE, ("BIGINT, BIGINT", "5000000, 256"), "schedules_next"),
+            (schedules::DUE_AFTER, ("BIGINT, BIGINT, BIGINT, BIGINT", "5000000, 256, 1000, 5"), "schedules_next"),
+            (schedules::ALL, ("TEXT, TEXT, BIGINT", "'default', 's5', 100"), "schedules_id"),
+            (schedules::LEDGER, ("BIGINT, BIGINT, BIGINT", "7, 100, 0"), "slots_once"),
         ]
     };
     let many = || {

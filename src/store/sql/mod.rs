@@ -16,6 +16,7 @@ pub(crate) mod list;
 pub(crate) mod many;
 pub(crate) mod retention;
 pub(crate) mod row;
+pub(crate) mod schedules;
 pub(crate) mod sessions;
 pub(crate) mod text;
 pub(crate) mod values;

@@ -11,6 +11,7 @@
 //! One statement over many rows costs a fraction of as many statements, so each kind of row is written with VALUES lists
 //! of a few fixed sizes ([`Rows`]).
 
+pub(super) mod schedules;
 mod two_fences;
 
 use super::connection::{Unfinished, Writer};
@@ -71,6 +72,14 @@ async fn write<T: Transaction>(transaction: &mut T, appends: &[&Append]) -> sqlx
         });
     }
     Ok(answers)
+}
+
+/// Writes appends that go with a schedule, each if it wins its fence; as [`write_fenced`], of none, too.
+async fn attempt_fenced<T: Transaction>(
+    transaction: &mut T,
+    appends: &[&Append],
+) -> sqlx::Result<Vec<Option<ExecutionKey>>> {
+    if appends.is_empty() { Ok(Vec::new()) } else { write_fenced(transaction, appends).await }
 }
 
 /// An append whose fence was won, with its execution.

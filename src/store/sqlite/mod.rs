@@ -18,13 +18,14 @@ mod tests;
 
 use super::{
     Append, BatchCursor, BatchProgress, BatchRow, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow,
-    Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, Heard, HeldRow, Hints, HistoryRow,
-    LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow, Schema,
-    SessionRow, Size, Statistics, Store,
-    sql::{Transaction as _, batches, definitions, executions, list, retention, sessions},
+    Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints,
+    HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow,
+    RunRow, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
+    Schema, SessionRow, Size, SlotName, SlotOutcome, SlotRow, Statistics, Store,
+    sql::{Transaction as _, batches, definitions, executions, list, retention, schedules, sessions},
 };
 use super::{statistics::Totals, unbroken::unbroken};
-use crate::domain::{SessionId, Timestamp};
+use crate::domain::{SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use checkpoint::Checkpointer;
 use connection::{Readers, Transaction, Writer};
@@ -393,6 +394,77 @@ impl Store for SqliteStore {
 
     async fn delete_batches(&self, ended_before: Timestamp, limit: usize) -> Result<u64, Error> {
         self.write(move |transaction| Box::pin(batches::delete(transaction, ended_before, limit))).await
+    }
+
+    async fn write_schedules(&self, writes: Vec<ScheduleWrite>) -> Result<Vec<ScheduleWritten>, Error> {
+        let writer = self.writer.clone();
+        unbroken(async move { commit::schedules::write(&mut *writer.lock().await, &writes).await }).await
+    }
+
+    async fn schedule(&self, find: &FindSchedule) -> Result<Option<ScheduleRow>, Error> {
+        self.readers.read(async |reader| schedules::schedule(reader, find).await).await
+    }
+
+    async fn schedules_of(&self, keys: &[ScheduleKey]) -> Result<Vec<ScheduleRow>, Error> {
+        self.readers.read(async |reader| schedules::schedules_of(reader, keys).await).await
+    }
+
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, Error> {
+        self.readers.read(async |reader| schedules::schedules(reader, filter, after, limit).await).await
+    }
+
+    async fn count_schedules(&self) -> Result<BTreeMap<ScheduleState, u64>, Error> {
+        self.readers.read(async |reader| schedules::count(reader).await).await
+    }
+
+    async fn schedules_due(
+        &self,
+        until: Timestamp,
+        after: Option<(Timestamp, ScheduleKey)>,
+        limit: usize,
+    ) -> Result<Vec<(ScheduleKey, Timestamp)>, Error> {
+        self.readers.read(async |reader| schedules::due(reader, until, after, limit).await).await
+    }
+
+    async fn next_schedule_time(&self) -> Result<Option<Timestamp>, Error> {
+        self.readers.read(async |reader| schedules::next_time(reader).await).await
+    }
+
+    async fn schedule_request(&self, key: [u8; 16]) -> Result<Option<ScheduleRequest>, Error> {
+        self.readers.read(async |reader| schedules::request(reader, key).await).await
+    }
+
+    async fn slots(
+        &self,
+        schedule: ScheduleKey,
+        outcome: Option<SlotOutcome>,
+        after: Option<SlotName>,
+        limit: usize,
+    ) -> Result<Vec<SlotRow>, Error> {
+        self.readers.read(async |reader| schedules::slots(reader, schedule, outcome, after.as_ref(), limit).await).await
+    }
+
+    async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error> {
+        self.readers.read(async |reader| schedules::slot(reader, schedule, name).await).await
+    }
+
+    async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error> {
+        self.readers.read(async |reader| schedules::states_of(reader, uids).await).await
+    }
+
+    async fn delete_slots(
+        &self,
+        decided_before: Timestamp,
+        called_before: Timestamp,
+        limit: usize,
+    ) -> Result<u64, Error> {
+        self.write(move |transaction| Box::pin(schedules::delete(transaction, decided_before, called_before, limit)))
+            .await
     }
 
     async fn size(&self) -> Result<Size, Error> {

@@ -4,7 +4,7 @@ use super::{connection::Writer, open};
 use crate::domain::Timestamp;
 use crate::store::{
     Error, ExecutionKey, ExecutionState, Find, ListCursor, ListFilter, Presence, SqliteStore, Store as _,
-    sql::{Connection as _, Dialect, Rows, Values, batches, list, list::Walk, retention, text as sql},
+    sql::{Connection as _, Dialect, Rows, Values, batches, list, list::Walk, retention, schedules, text as sql},
     sqlite::{Options, commit},
 };
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Row as _, sqlite::SqliteConnectOptions};
@@ -39,6 +39,14 @@ async fn each_query_that_loops_uses_its_index() {
         (retention::RUNS, "runs_start"),
         (batches::BATCHES, "batches_create"),
         (batches::BATCHES_FIRST, "batches_create"),
+        (schedules::ALL, "schedules_id"),
+        (schedules::OF_STATE, "schedules_state"),
+        (schedules::OF_WORKFLOW, "schedules_workflow"),
+        (schedules::DUE, "schedules_next"),
+        (schedules::DUE_AFTER, "schedules_next"),
+        (schedules::NEXT, "schedules_next"),
+        (schedules::LEDGER, "PRIMARY KEY (schedule_key=?"),
+        (schedules::LEDGER_AFTER, "PRIMARY KEY (schedule_key=?"),
         (sql::DEFINITION_BY_HASH, "definitions_hash"),
         (sql::DEFINITION_LATEST, "definitions_order"),
         (sql::CONTRACT_VERSIONS, "PRIMARY KEY (namespace=? AND task_name=?)"),
@@ -66,6 +74,9 @@ async fn each_query_that_loops_uses_its_index() {
         retention::DELETE_HELD,
         retention::DELETE_READY,
         batches::DELETE,
+        schedules::DELETE_SLOTS,
+        schedules::DELETE_SCHEDULES,
+        schedules::DELETE_REQUESTS,
     ] {
         let plan = self::plan(&store, delete).await;
         // The portion that goes is found first.
