@@ -18,9 +18,10 @@ mod rule;
 type Error = Box<dyn std::error::Error>;
 
 /// The services, and what no service mentions; all else follows from their imports.
-const FILES: [&str; 3] = [
+const FILES: [&str; 4] = [
     "orbit/worker/v1/worker_service.proto",
     "orbit/admin/v1/admin_service.proto",
+    "orbit/schedule/v1/schedule_service.proto",
     "orbit/workflow/v1/error_reason.proto",
 ];
 

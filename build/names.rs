@@ -62,6 +62,7 @@ pub(crate) fn codec(kind: &Kind) -> Result<String, String> {
             crate::PAYLOAD => "Document".into(),
             "google.protobuf.Timestamp" => "Time".into(),
             "google.protobuf.Duration" => "Span".into(),
+            "google.protobuf.FieldMask" => "Mask".into(),
             name if name.starts_with("google.") => return Err(format!("{name} has no JSON codec")),
             _ => "Msg".into(),
         },

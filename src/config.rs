@@ -56,6 +56,11 @@ pub struct Tuning {
           value_parser = duration_between(Duration::ZERO, Duration::from_hours(36_500 * 24)))]
     pub retention: Duration,
 
+    /// How long the ledger of schedules is kept: 0s to 36500d. 0 keeps it for ever
+    #[arg(long, env = "ORBIT_SLOT_RETENTION", value_name = "DURATION", default_value = "30d",
+          value_parser = duration_between(Duration::ZERO, Duration::from_hours(36_500 * 24)))]
+    pub slot_retention: Duration,
+
     /// Events that one run of an execution may have before it fails with HISTORY_TOO_LONG: 1000 and up. A guard against
     /// loops without an end; it is told at four fifths
     #[arg(long = "max-history-events", env = "ORBIT_MAX_HISTORY_EVENTS", value_name = "COUNT", default_value_t = 1_000_000,

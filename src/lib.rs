@@ -39,6 +39,14 @@
 //! other; each tells what it has committed (`news`), and hashing over those that live (`membership`) says who looks first at a
 //! timer, a session or a waiting unit. All of that saves work and waiting, and none of it must be right.
 //!
+//! # A schedule, from its due time to an execution
+//!
+//! 1. `engine::schedules` finds by an index what is due, and reads those rows and the states of the executions that they started.
+//! 2. [`domain::schedule`] decides from a row and the time which slots start, wait, or are skipped or missed.
+//! 3. The row with its next version, the rows of the ledger and the first rows of each execution that starts are one
+//!    transaction, many schedules at once. The version that it was decided on is the fence: whoever was second writes nothing.
+//! 4. Callers' changes go the same way. There is no claim and no lease, so a crash at any point leaves nothing to clean up.
+//!
 //! # What always holds
 //!
 //! | | invariant | fails if it is broken |
@@ -55,6 +63,7 @@
 //! | I10 | HTTP has no behaviour of its own: routes, JSON and streams derive from the descriptors. | `gateway` tests |
 //! | I11 | Every loop, queue, page, payload and wait is bounded. | `tests/api`, `engine` tests |
 //! | I12 | Where several nodes share a store, each tells what any of them has acknowledged: an answer without an append is of the newest state. | `tests/simulation` |
+//! | I13 | A slot starts at most one execution, ever, and nothing starts of a schedule as it was before an answered change: both are fenced by the version of its row. | `tests/store`, `tests/simulation` |
 //!
 //! All of it holds for one node and for several: `tests/simulation` runs both, `tests/store` runs on each store, and
 //! `tests/recovery` kills, stops and cuts off nodes and their database.

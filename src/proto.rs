@@ -37,9 +37,14 @@ pub mod orbit {
             tonic::include_proto!("orbit.admin.v1");
         }
     }
+    pub mod schedule {
+        pub mod v1 {
+            tonic::include_proto!("orbit.schedule.v1");
+        }
+    }
 }
 
-pub use orbit::{admin::v1 as admin, worker::v1 as worker, workflow::v1 as workflow};
+pub use orbit::{admin::v1 as admin, schedule::v1 as schedule, worker::v1 as worker, workflow::v1 as workflow};
 
 /// All descriptors with their options and comments, as the compiler wrote them.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

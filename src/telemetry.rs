@@ -46,6 +46,16 @@ pub const EXECUTIONS_DELETED: &str = "orbit_executions_deleted_total";
 pub const HISTORIES_LONG: &str = "orbit_histories_long_total";
 /// Counter: executions that batches reached. Label `outcome`: `done`, `skipped`, `failed`.
 pub const BATCH_EXECUTIONS: &str = "orbit_batch_executions_total";
+/// Histogram: from when a slot of a schedule was planned to when it was decided to start; without those that waited for the end
+/// of another execution.
+pub const SCHEDULE_FIRE_LAG: &str = "orbit_schedule_fire_lag_seconds";
+/// Counter: slots of schedules. Label `outcome`: `started`, `buffered`, `overlapped`, `superseded`, `paused`, `replaced`,
+/// `missed`, `failed`.
+pub const SCHEDULE_SLOTS: &str = "orbit_schedule_slots_total";
+/// Gauge: schedules. Label `state`: `active`, `paused`, `invalid`, `completed`.
+pub const SCHEDULES: &str = "orbit_schedules";
+/// Counter: looks at schedules that failed for a reason of their own, so that they rest for a while.
+pub const SCHEDULES_SET_ASIDE: &str = "orbit_schedules_set_aside_total";
 /// Counter: executions that were read from the store to be decided on.
 pub const EXECUTIONS_LOADED: &str = "orbit_executions_loaded_total";
 /// Counter: states in memory that were brought up to date with what other nodes had committed.
@@ -153,6 +163,10 @@ fn describe() {
     describe_counter!(EXECUTIONS_DELETED, "Executions whose rows were all removed");
     describe_counter!(HISTORIES_LONG, "Runs that reached four fifths of the events that one may have");
     describe_counter!(BATCH_EXECUTIONS, "Executions that batches reached, by outcome");
+    describe_histogram!(SCHEDULE_FIRE_LAG, Unit::Seconds, "From when a slot was planned to when it started");
+    describe_counter!(SCHEDULE_SLOTS, "Slots of schedules, by outcome");
+    describe_gauge!(SCHEDULES, "Schedules, by state");
+    describe_counter!(SCHEDULES_SET_ASIDE, "Looks at schedules that failed for a reason of their own");
     describe_counter!(EXECUTIONS_LOADED, "Executions that were read from the store to be decided on");
     describe_counter!(EXECUTIONS_CAUGHT_UP, "States brought up to date with what other nodes had committed");
     describe_counter!(WRITE_CONFLICTS, "Appends that another writer was before");
@@ -236,6 +250,12 @@ pub fn duty_done(duty: &'static str, unix_micros: i64) {
 pub fn executions(state: &'static str, count: u64) {
     #[expect(clippy::cast_precision_loss, reason = "a count need not be exact beyond 2^53")]
     gauge!(EXECUTIONS, "state" => state).set(count as f64);
+}
+
+/// How many schedules are in a state.
+pub fn schedules(state: &'static str, count: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "a count need not be exact beyond 2^53")]
+    gauge!(SCHEDULES, "state" => state).set(count as f64);
 }
 
 /// Folds what histograms have gathered, so that a server that nobody scrapes does not grow. Ends with `stop`.

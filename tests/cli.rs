@@ -14,6 +14,8 @@ mod on_postgres;
 mod postgres;
 #[path = "cli/repair.rs"]
 mod repair;
+#[path = "cli/schedule.rs"]
+mod schedule;
 #[path = "cli/secrets.rs"]
 mod secrets;
 #[path = "cli/tls.rs"]

@@ -16,7 +16,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 /// Services whose health is that of the whole server.
-const SERVING_WHEN_READY: [&str; 4] = ["", "readiness", "orbit.admin.v1.AdminService", "orbit.worker.v1.WorkerService"];
+const SERVING_WHEN_READY: [&str; 5] = [
+    "",
+    "readiness",
+    "orbit.admin.v1.AdminService",
+    "orbit.schedule.v1.ScheduleService",
+    "orbit.worker.v1.WorkerService",
+];
 
 /// The service that tells only that the process answers.
 const LIVENESS: &str = "liveness";

@@ -2,6 +2,7 @@
 
 use super::readiness::{Beacon, Readiness};
 use crate::engine::Engine;
+use crate::store::ScheduleState;
 use crate::telemetry;
 use axum::{Router, routing::get};
 use http::{StatusCode, header};
@@ -46,6 +47,17 @@ async fn metrics(engine: Engine) -> impl axum::response::IntoResponse {
     if let Ok(counts) = engine.store().count().await {
         for (state, count) in counts {
             telemetry::executions(super::render::state_name(state), count);
+        }
+    }
+    if let Ok(counts) = engine.store().count_schedules().await {
+        for state in ScheduleState::ALL {
+            let name = match state {
+                ScheduleState::Active => "active",
+                ScheduleState::Paused => "paused",
+                ScheduleState::Invalid => "invalid",
+                ScheduleState::Completed => "completed",
+            };
+            telemetry::schedules(name, counts.get(&state).copied().unwrap_or_default());
         }
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], telemetry::install().render())

@@ -6,7 +6,7 @@
 //! - HTTP/JSON calls the same service objects, so what holds for every call is in them and not in a layer.
 //!
 //! How to add an rpc: the method with its comment, errors and annotation in `proto/`; a function in the file of its
-//! family under `admin/` or `worker/`; its line in the service's `impl`; new refusals in `domain::Rejection` with their
+//! family under `admin/`, `schedule/` or `worker/`; its line in the service's `impl`; new refusals in `domain::Rejection` with their
 //! line in `status`; a happy path and each error in `tests/api.rs`.
 
 mod admin;
@@ -19,6 +19,7 @@ mod log;
 mod native;
 mod readiness;
 mod render;
+mod schedule;
 mod server;
 mod services;
 pub mod shutdown;
@@ -27,6 +28,7 @@ mod worker;
 
 pub use admin::Admin;
 pub use connection::Keepalive;
+pub use schedule::Schedules;
 pub use server::{Error, Options, Server, Services};
 pub use worker::Worker;
 

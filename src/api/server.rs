@@ -12,6 +12,7 @@ use super::{
     health::HealthService,
     http,
     readiness::Beacon,
+    schedule::Schedules,
     services,
     worker::{Streams, Worker},
 };
@@ -94,6 +95,8 @@ pub struct Services {
     pub admin: Arc<Admin>,
     /// Answers workers.
     pub worker: Arc<Worker>,
+    /// Answers whoever keeps schedules.
+    pub schedules: Arc<Schedules>,
 }
 
 /// A server that has its port and answers nobody yet.
@@ -151,10 +154,11 @@ impl Server {
                 calls: calls.clone(),
                 streams: Streams { entropy: entropy.clone() },
             }),
+            schedules: Arc::new(Schedules { engine: engine.clone(), calls: calls.clone() }),
         };
         let health = HealthService { beacon: beacon.clone(), stop: drain.clone() };
         let marker = entropy.clone();
-        let router = services::grpc(&services.admin, &services.worker, health)
+        let router = services::grpc(&services, health)
             .fallback(fallback(&services))
             .merge(http::routes(beacon.clone(), engine.clone()))
             .layer(middleware::from_fn(move |request, next| services::mark(marker.clone(), request, next)));

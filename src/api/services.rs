@@ -1,10 +1,10 @@
 //! The gRPC services with what they share: limits, reflection, deadlines, headers, statuses.
 
-use super::{admin::Admin, deadline, health::HealthService, native, worker::Worker};
+use super::{Services, deadline, health::HealthService, native};
 use crate::clock::Entropy;
 use crate::proto::{
     self, admin::admin_service_server::AdminServiceServer, health::health_server::HealthServer,
-    worker::worker_service_server::WorkerServiceServer,
+    schedule::schedule_service_server::ScheduleServiceServer, worker::worker_service_server::WorkerServiceServer,
 };
 use axum::{
     Router,
@@ -35,10 +35,12 @@ macro_rules! limited {
 }
 
 /// All gRPC services of the server.
-pub(super) fn grpc(admin: &Arc<Admin>, worker: &Arc<Worker>, health: HealthService) -> Router {
+pub(super) fn grpc(services: &Services, health: HealthService) -> Router {
+    let Services { admin, worker, schedules } = services;
     Routes::default()
         .add_service(limited!(AdminServiceServer::from_arc(admin.clone())))
         .add_service(limited!(WorkerServiceServer::from_arc(worker.clone())))
+        .add_service(limited!(ScheduleServiceServer::from_arc(schedules.clone())))
         .add_service(limited!(HealthServer::new(health)))
         .add_service(limited!(reflection().build_v1().expect("the compiler wrote these descriptors")))
         .add_service(limited!(reflection().build_v1alpha().expect("the compiler wrote these descriptors")))

@@ -323,6 +323,30 @@ fn of_engine(error: &engine::Error) -> Verdict {
         engine::Error::BatchNotFound { id } => {
             Verdict::new(Code::NotFound, ErrorReason::BatchNotFound, text).with("id", id).resource("batch", id)
         }
+        engine::Error::ScheduleNotFound { id } => {
+            Verdict::new(Code::NotFound, ErrorReason::ScheduleNotFound, text).with("id", id).resource("schedule", id)
+        }
+        engine::Error::ScheduleAlreadyExists { id, uid } => {
+            Verdict::new(Code::AlreadyExists, ErrorReason::ScheduleAlreadyExists, text)
+                .with("id", id)
+                .with("uid", uid.to_string())
+                .resource("schedule", id)
+        }
+        engine::Error::ScheduleInvalid { id, why } => {
+            Verdict::new(Code::FailedPrecondition, ErrorReason::ScheduleInvalid, text)
+                .with("id", id)
+                .with("why", &**why)
+        }
+        engine::Error::EtagMismatch { id, etag } => {
+            Verdict::new(Code::Aborted, ErrorReason::EtagMismatch, text).with("id", id).with("etag", etag)
+        }
+        engine::Error::BackfillsPending { id, most } => {
+            Verdict::new(Code::ResourceExhausted, ErrorReason::BackfillsPending, text)
+                .with("id", id)
+                .with("limit", most.to_string())
+                .retry_after(Duration::from_secs(10))
+        }
+        engine::Error::Invalid(invalid) => of_invalid(invalid),
         // Whoever deploys says which file has which.
         engine::Error::DefinitionsInvalid { faults } => {
             of_faults(&faults.iter().map(|(_, fault)| fault.clone()).collect::<Vec<_>>())

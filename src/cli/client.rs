@@ -3,7 +3,9 @@
 use super::error::{Error, is_temporary, retry_after};
 use crate::{
     clock::{self, Clock as _, SystemClock},
-    proto::admin::admin_service_client::AdminServiceClient,
+    proto::{
+        admin::admin_service_client::AdminServiceClient, schedule::schedule_service_client::ScheduleServiceClient,
+    },
 };
 use std::time::Duration;
 use tonic::{
@@ -29,6 +31,11 @@ impl Connection {
     /// A client for callers and operators; it connects with its first call.
     pub(super) fn admin(&self) -> AdminServiceClient<Channel> {
         AdminServiceClient::new(self.server.connect_lazy()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    /// A client for schedules; it connects with its first call.
+    pub(super) fn schedules(&self) -> ScheduleServiceClient<Channel> {
+        ScheduleServiceClient::new(self.server.connect_lazy()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
 }
 

@@ -159,6 +159,11 @@ fn hint(status: &Status) -> String {
     match ErrorReason::from_str_name(&name).unwrap_or(ErrorReason::Unspecified) {
         ErrorReason::ExecutionNotFound => "`orbit list` shows the executions that there are".to_owned(),
         ErrorReason::BatchNotFound => "`orbit batch list` shows the batches that there are".to_owned(),
+        ErrorReason::ScheduleNotFound => "`orbit schedule list` shows the schedules that there are".to_owned(),
+        ErrorReason::ScheduleAlreadyExists => "choose another id, or `orbit schedule update ID` changes it".to_owned(),
+        ErrorReason::ScheduleInvalid => "`orbit schedule update ID` sets it right".to_owned(),
+        ErrorReason::EtagMismatch => "`orbit schedule get ID` shows it as it is now".to_owned(),
+        ErrorReason::BackfillsPending => "`orbit schedule get ID` shows the backfills under way".to_owned(),
         ErrorReason::DefinitionNotFound => "`orbit deploy FILE` deploys a definition".to_owned(),
         ErrorReason::ExecutionAlreadyExists => "choose another --id, or none and the server makes one".to_owned(),
         ErrorReason::DefinitionAlreadyExists => "give the file a new `version` and deploy that".to_owned(),

@@ -25,6 +25,7 @@ mod migrate;
 mod output;
 mod query;
 mod repair;
+mod schedule;
 mod scratch;
 mod server;
 mod start;
@@ -84,6 +85,9 @@ enum Command {
     /// Acts on many executions at once.
     #[command(subcommand)]
     Batch(batch::BatchCommand),
+    /// Starts executions at given times.
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
     /// Looks at workers.
     #[command(subcommand)]
     Worker(Worker),
@@ -148,6 +152,7 @@ fn run(command: Command, output: Output) -> Result<(), Error> {
         Command::Rerun(rerun) => call(rerun.run(output)),
         Command::Delete(delete) => call(delete.run(output)),
         Command::Batch(batch) => call(batch.run(output)),
+        Command::Schedule(schedule) => call(schedule.run(output)),
         Command::Worker(Worker::List(workers)) => call(workers.run(output)),
     }
 }

@@ -104,6 +104,7 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
         },
         cache_bytes_max: config.tuning.cache_bytes,
         retention: config.tuning.retention,
+        slot_retention: config.tuning.slot_retention,
         active_executions_max: config.tuning.active_executions_max,
         ..engine::Config::default()
     };
@@ -133,7 +134,7 @@ async fn run(config: &config::Server, started: impl FnOnce(SocketAddr) -> Result
     let engine = Engine::start(store, Arc::new(clock), Arc::new(SystemEntropy), engine_config);
     engine.serve_http(&config.tuning.http);
     let everything_else = |services: &api::Services| {
-        let gateway = Gateway::new(&services.admin, &services.worker, gateway::Limits::default());
+        let gateway = Gateway::new(&services.admin, &services.worker, &services.schedules, gateway::Limits::default());
         move |request: gateway::Request| {
             let gateway = gateway.clone();
             async move { gateway.handle(request).await }

@@ -5,6 +5,7 @@ use crate::domain::{
     decide::StartSignal, definition::Fault, query::QueryError,
 };
 use crate::store::{self, ExecutionRow, ExecutionState};
+use crate::wire::Invalid;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Why the engine did not do what was asked.
@@ -70,6 +71,47 @@ pub enum Error {
         /// The id that was asked for.
         id: String,
     },
+    /// No schedule has this id, or it has another uid.
+    #[error("schedule {id:?} not found")]
+    ScheduleNotFound {
+        /// The id that was asked for.
+        id: String,
+    },
+    /// The id is taken by another schedule.
+    #[error("schedule {id:?} exists")]
+    ScheduleAlreadyExists {
+        /// The id.
+        id: String,
+        /// Uid of the one that has it.
+        uid: Uid,
+    },
+    /// What is stored of a schedule cannot be used.
+    #[error("schedule {id:?} cannot be used: {why}")]
+    ScheduleInvalid {
+        /// The id.
+        id: String,
+        /// Why, for people.
+        why: Arc<str>,
+    },
+    /// A schedule was changed since its etag was read.
+    #[error("schedule {id:?} has been changed: its etag is {etag} now")]
+    EtagMismatch {
+        /// The id.
+        id: String,
+        /// The etag that it has.
+        etag: String,
+    },
+    /// A schedule has as many backfills under way as it may have.
+    #[error("schedule {id:?} has {most} backfills under way, as many as it may have")]
+    BackfillsPending {
+        /// The id.
+        id: String,
+        /// The most.
+        most: usize,
+    },
+    /// Something that only the state tells to be wrong with a request.
+    #[error("{0}")]
+    Invalid(#[from] Invalid),
     /// Definitions that cannot be deployed together: each fault with the place of its definition among them.
     #[error("definitions have {} faults", faults.len())]
     DefinitionsInvalid {

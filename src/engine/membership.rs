@@ -6,7 +6,7 @@
 //! - Nothing depends on it being right: it decides who looks first, and the fence of a history who acts.
 
 use crate::domain::{SessionId, Timestamp};
-use crate::store::{ExecutionKey, NodeRow};
+use crate::store::{ExecutionKey, NodeRow, ScheduleKey};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -167,6 +167,11 @@ impl Live {
     /// This node's turn to work on a batch.
     pub(super) fn rank_of_batch(&self, id: Uuid) -> usize {
         self.rank_of(seed_of(id))
+    }
+
+    /// This node's turn to look at a schedule.
+    pub(super) fn rank_of_schedule(&self, key: ScheduleKey) -> usize {
+        self.rank_of(mix(key.0.cast_unsigned()))
     }
 
     fn rank_of(&self, key: u64) -> usize {

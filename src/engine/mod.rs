@@ -32,6 +32,7 @@ mod news;
 mod probe;
 mod rerun;
 mod retention;
+mod schedules;
 mod sessions;
 mod start;
 mod timers;
@@ -47,6 +48,7 @@ pub use deploy::Deployment;
 pub use dispatch::Granter;
 pub use explain::Explained;
 pub use lists::filter_of;
+pub use schedules::{BackfillSpan, Etag, NewSchedule, Patch, Progress, Run, Viewed};
 pub use start::input_digest;
 pub use workers::Outlet;
 
@@ -84,6 +86,8 @@ pub struct Config {
     pub retention: Duration,
     /// Executions that may be open when another one is started by a call; a start beyond them is refused. Default: no limit.
     pub active_executions_max: Option<u64>,
+    /// How long the ledger of schedules is kept, by the machine's clock. Default 30 days; zero keeps it for ever.
+    pub slot_retention: Duration,
 }
 
 impl Default for Config {
@@ -96,6 +100,7 @@ impl Default for Config {
             rescan_interval: Duration::from_secs(15),
             retention: Duration::from_hours(30 * 24),
             active_executions_max: None,
+            slot_retention: Duration::from_hours(30 * 24),
         }
     }
 }
@@ -126,6 +131,7 @@ struct Core {
     admission: admission::Admission,
     /// A batch was made here.
     batch_made: Notify,
+    schedules: schedules::Schedules,
     http: http::Http,
     tasks: TaskTracker,
     /// Polls answer, streams end.
@@ -171,6 +177,7 @@ impl Engine {
             definitions: definitions::Definitions::default(),
             admission: admission::Admission::default(),
             batch_made: Notify::new(),
+            schedules: schedules::Schedules::default(),
             http: http::Http::default(),
             tasks,
             draining: CancellationToken::new(),
@@ -183,6 +190,7 @@ impl Engine {
         core.tasks.spawn(take_back(core.clone(), returned));
         core.tasks.spawn(retention::run(core.clone()));
         core.tasks.spawn(batches::run(core.clone()));
+        core.tasks.spawn(schedules::run(core.clone()));
         if core.probe.is_some() {
             core.tasks.spawn(probe::run(core.clone()));
         }

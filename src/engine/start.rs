@@ -11,7 +11,7 @@
 use super::{
     Core, Engine,
     call::{Error, IdReuse, StartExecution, Started},
-    draft::{Draft, Tail, execution_state},
+    draft::{Draft, Drafted, Tail, execution_state},
     mailbox::{Hot, Item, Mailbox},
 };
 use crate::domain::{
@@ -39,6 +39,32 @@ pub(super) struct Begun {
     new: NewExecution,
     /// Number of the event of the signal that came with the start.
     signal_number: Option<u64>,
+}
+
+/// A new execution whose append is made.
+pub(super) struct Prepared {
+    row: ExecutionRow,
+    state: State,
+    draft: Draft,
+    drafted: Drafted,
+    signal_number: Option<u64>,
+}
+
+impl Prepared {
+    /// What is to be committed.
+    pub(super) fn append(&self) -> &Append {
+        &self.drafted.append
+    }
+
+    /// Its uid.
+    pub(super) fn uid(&self) -> Uid {
+        self.row.uid
+    }
+
+    /// Its id.
+    pub(super) fn id(&self) -> &Arc<str> {
+        &self.row.id
+    }
 }
 
 /// The execution that a new one repeats.
@@ -263,8 +289,18 @@ impl Core {
         begun: Begun,
         replaced: Option<Replaced>,
     ) -> Result<Option<Started>, Error> {
+        let prepared = self.prepare(begun, replaced);
+        match self.committer.commit(prepared.append().clone()).await {
+            Ok(key) => Ok(Some(self.has_begun(prepared, key))),
+            Err(Error::WriteConflict) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the append of a new execution.
+    fn prepare(&self, begun: Begun, replaced: Option<Replaced>) -> Prepared {
         let Begun { state, mut draft, new, signal_number } = begun;
-        let mut row = ExecutionRow {
+        let row = ExecutionRow {
             // Known once it is committed.
             key: ExecutionKey(0),
             uid: new.uid,
@@ -289,11 +325,22 @@ impl Core {
             None => Target::New(Box::new(new)),
         };
         let drafted = draft.finish(&state, &row, target, Tail::none(&self.config), self.entropy.uuid());
-        let key = match self.committer.commit(drafted.append.clone()).await {
-            Ok(key) => key,
-            Err(Error::WriteConflict) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        Prepared { row, state, draft, drafted, signal_number }
+    }
+
+    /// Prepares an execution that is made as it is, by whoever commits it.
+    pub(super) fn prepare_start(
+        self: &Arc<Self>,
+        definition: Arc<Definition>,
+        start: Start,
+        input_digest: [u8; 16],
+    ) -> Result<Prepared, Error> {
+        Ok(self.prepare(self.begin_of(definition, start, input_digest)?, None))
+    }
+
+    /// A prepared execution was committed.
+    pub(super) fn has_begun(self: &Arc<Self>, prepared: Prepared, key: ExecutionKey) -> Started {
+        let Prepared { mut row, state, draft, drafted, signal_number } = prepared;
         row.key = key;
         let started = started(&row, true, signal_number);
         let mut hot = Box::new(Hot { row, state, tail_bytes: 0, snapshot_bytes: 0 });
@@ -307,7 +354,7 @@ impl Core {
         } else {
             self.cache.release(mailbox);
         }
-        Ok(Some(started))
+        started
     }
 
     /// Ends an execution whose turn this is and puts another one in its place, in one commit. Nothing if it has been closed or

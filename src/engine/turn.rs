@@ -335,6 +335,9 @@ impl Core {
         self.sessions.note_events(key, &draft.events);
         let effects = hot.state.take_fresh_effects();
         self.drive(key, &hot.state, effects);
+        if hot.state.is_closed() {
+            self.schedules.ended(&hot.state);
+        }
         if !is_ours {
             // What the other has noted since is newer; a wake-up that is early finds nothing due.
             self.timers.note_earlier(key, hot.row.wake_time);

@@ -32,7 +32,8 @@ use http::{HeaderValue, Method, StatusCode, header};
 use tonic::{Code, Status};
 
 use crate::proto::{
-    admin::admin_service_server::AdminService, worker::worker_service_server::WorkerService, workflow::ErrorReason,
+    admin::admin_service_server::AdminService, schedule::schedule_service_server::ScheduleService,
+    worker::worker_service_server::WorkerService, workflow::ErrorReason,
 };
 use call::Call;
 pub use error::{code_name, envelope};
@@ -70,10 +71,16 @@ pub struct Gateway {
 impl Gateway {
     /// Makes the routes to these services.
     #[must_use]
-    pub fn new<A: AdminService, W: WorkerService>(admin: &Arc<A>, worker: &Arc<W>, limits: Limits) -> Self {
+    pub fn new<A: AdminService, W: WorkerService, S: ScheduleService>(
+        admin: &Arc<A>,
+        worker: &Arc<W>,
+        schedules: &Arc<S>,
+        limits: Limits,
+    ) -> Self {
         let mut router = Router::default();
         generated::admin_service(admin, &mut router);
         generated::worker_service(worker, &mut router);
+        generated::schedule_service(schedules, &mut router);
         Self { router: Arc::new(router), limits }
     }
 

@@ -35,7 +35,7 @@ impl Bench {
     fn new() -> Self {
         let fake = Arc::new(Fake::default());
         let limits = Limits { body_bytes_max: 64 * 1024, ..Limits::default() };
-        Self { gateway: Gateway::new(&fake, &fake, limits), fake }
+        Self { gateway: Gateway::new(&fake, &fake, &fake, limits), fake }
     }
 
     async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {

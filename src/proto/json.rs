@@ -29,7 +29,7 @@ pub use nearest::nearest;
 pub use payload::Document;
 pub use pretty::pretty;
 pub use read::{FAULTS_MAX, Fault, Faults, Reader, Source};
-pub use wkt::{Span, Time};
+pub use wkt::{Mask, Span, Time};
 pub use write::{Unwritable, Writer};
 
 /// A message that has a JSON form. Implemented by generated code.

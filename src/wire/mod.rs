@@ -13,6 +13,7 @@ pub mod filter;
 pub mod page;
 pub mod payload;
 pub mod request;
+pub mod schedule;
 pub mod time;
 pub mod token;
 mod violation;

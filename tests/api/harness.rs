@@ -5,6 +5,7 @@ use orbit::clock::{SystemClock, SystemEntropy};
 use orbit::engine::{Config, Engine};
 use orbit::gateway::{Gateway, Limits};
 use orbit::proto::admin::{self, admin_service_client::AdminServiceClient};
+use orbit::proto::schedule::schedule_service_client::ScheduleServiceClient;
 use orbit::proto::worker::{self, worker_service_client::WorkerServiceClient};
 use orbit::proto::workflow::{self, Payload, payload::Content};
 use orbit::store::{MemoryStore, Store};
@@ -56,6 +57,7 @@ pub(crate) struct Harness {
     pub(crate) address: SocketAddr,
     pub(crate) admin: AdminServiceClient<Channel>,
     pub(crate) worker: WorkerServiceClient<Channel>,
+    pub(crate) schedules: ScheduleServiceClient<Channel>,
     pub(crate) stop: CancellationToken,
     pub(crate) done: JoinHandle<Result<(), orbit::api::Error>>,
 }
@@ -89,7 +91,8 @@ pub(crate) async fn server_of(change: impl FnOnce(&mut Options), store: Arc<dyn 
                 .serve(
                     engine,
                     |services| {
-                        let gateway = Gateway::new(&services.admin, &services.worker, Limits::default());
+                        let gateway =
+                            Gateway::new(&services.admin, &services.worker, &services.schedules, Limits::default());
                         move |request| async move { gateway.handle(request).await }
                     },
                     stop.cancelled(),
@@ -102,7 +105,8 @@ pub(crate) async fn server_of(change: impl FnOnce(&mut Options), store: Arc<dyn 
     Harness {
         address,
         admin: AdminServiceClient::new(channel.clone()),
-        worker: WorkerServiceClient::new(channel),
+        worker: WorkerServiceClient::new(channel.clone()),
+        schedules: ScheduleServiceClient::new(channel),
         stop,
         done,
     }

@@ -26,13 +26,20 @@ fn named(service: &str) -> HealthCheckRequest {
 async fn health_tells_known_services_and_bears_unknown_ones() {
     let server = server().await;
     let mut health = HealthClient::new(connect(server.address).await);
-    for service in ["", "readiness", "liveness", "orbit.admin.v1.AdminService", "orbit.worker.v1.WorkerService"] {
+    for service in [
+        "",
+        "readiness",
+        "liveness",
+        "orbit.admin.v1.AdminService",
+        "orbit.schedule.v1.ScheduleService",
+        "orbit.worker.v1.WorkerService",
+    ] {
         let answer = health.check(named(service)).await.unwrap().into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
     }
     assert_eq!(health.check(named("nope")).await.unwrap_err().code(), Code::NotFound);
     let list = health.list(HealthListRequest {}).await.unwrap().into_inner().statuses;
-    assert_eq!(list.len(), 5);
+    assert_eq!(list.len(), 6);
 
     let mut watch = health.watch(named("nope")).await.unwrap().into_inner();
     assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::ServiceUnknown);
@@ -75,7 +82,12 @@ async fn reflection_knows_every_service_and_type_in_both_versions() {
         panic!("a list of services, not {answer:?}")
     };
     let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
-    for service in ["orbit.admin.v1.AdminService", "orbit.worker.v1.WorkerService", "grpc.health.v1.Health"] {
+    for service in [
+        "orbit.admin.v1.AdminService",
+        "orbit.schedule.v1.ScheduleService",
+        "orbit.worker.v1.WorkerService",
+        "grpc.health.v1.Health",
+    ] {
         assert!(names.contains(&service), "{names:?}");
     }
 

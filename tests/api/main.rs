@@ -19,6 +19,7 @@ mod http;
 mod limits;
 mod lists;
 mod repair;
+mod schedules;
 mod shutdown;
 mod stream;
 mod workers;

@@ -18,6 +18,7 @@ async fn nothing_accepted_is_lost_or_repeated_when_the_server_is_killed_again_an
     let mut run = Run::begin("kills", Options::default()).await;
     run.add_workers(4, 64);
     run.add_processes(4, 64);
+    run.schedule().await;
     run.call(Load { clients: 6, lives: 100, plan: Plan::any });
 
     let mut flights = Vec::new();

@@ -90,7 +90,8 @@ pub(crate) async fn judge(admin: &mut Admin, journal: &Journal) -> Verdict {
     verdict.executions = listed.len();
     faults.extend(count_faults(admin, &listed).await);
     let mut by_key: HashMap<u64, Vec<Execution>> = HashMap::new();
-    for execution in listed {
+    // Those of schedules have a judge of their own.
+    for execution in listed.into_iter().filter(|execution| !execution.labels.contains_key("orbit.schedule")) {
         match execution.labels.get("start").and_then(|key| key.parse().ok()) {
             Some(key) => by_key.entry(key).or_default().push(execution),
             None => faults.push(format!("nobody started {execution:?}")),

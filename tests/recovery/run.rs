@@ -7,6 +7,7 @@ use crate::{
     journal::Journal,
     oracle::{self, Verdict},
     server::{Options, Server},
+    timetable::Timetable,
     worker::{Mode, Setup, Worker, process::Process},
     workflow,
 };
@@ -53,6 +54,7 @@ pub(crate) struct Run<S = Server> {
     pub(crate) workers: Vec<Worker>,
     pub(crate) processes: Vec<Process>,
     callers: Option<Callers>,
+    timetable: Option<Timetable>,
 }
 
 impl Run {
@@ -74,6 +76,7 @@ impl<S: Serve> Run<S> {
             workers: Vec::new(),
             processes: Vec::new(),
             callers: None,
+            timetable: None,
         }
     }
 
@@ -107,6 +110,11 @@ impl<S: Serve> Run<S> {
         let chance = self.chance.fork(0);
         let callers = Callers::begin(&self.server.addresses(), load, &self.journal, &self.flight, &chance);
         self.callers = Some(callers);
+    }
+
+    /// Lets schedules begin.
+    pub(crate) async fn schedule(&mut self) {
+        self.timetable = Some(Timetable::begin(&self.server.addresses()).await);
     }
 
     /// Waits until so many workers have had a result accepted since then. Answers with how long that took.
@@ -150,6 +158,9 @@ impl<S: Serve> Run<S> {
         if let Some(callers) = self.callers.take() {
             callers.end().await;
         }
+        if let Some(timetable) = &mut self.timetable {
+            timetable.pause().await;
+        }
         let mut admin = connect::admin_of(&self.server.addresses());
         oracle::adopt(&mut admin, &self.journal).await;
         oracle::drain(&mut admin, &self.journal).await;
@@ -158,6 +169,10 @@ impl<S: Serve> Run<S> {
         }
         for process in self.processes {
             process.end().await;
+        }
+        if let Some(timetable) = &mut self.timetable {
+            let slots = timetable.check(&mut admin).await;
+            eprintln!("{slots} slots of schedules, each started once");
         }
         let verdict = oracle::judge(&mut admin, &self.journal).await;
         self.server.stop().await;

@@ -4,6 +4,7 @@
 //!   what a caller or a worker sees.
 //! - [`cluster`] and [`nodes`] do so of several nodes on one store: the one of what nodes do for each other, the other
 //!   of what each of them answers (once on PostgreSQL, in real time).
+//! - [`schedules`] tells stories of schedules, and runs random ones.
 //! - [`runs`] are random: a [`world`] outlives its servers, [`commands`] are sent into [`definitions`] made up for the
 //!   run, faults strike the store, and the [`journal`] of what was answered and the [`invariants`] of what is stored
 //!   must hold at every step. [`coverage`] counts what was met. A failure prints its seed; `SEED=` replays it.
@@ -32,6 +33,7 @@ mod random;
 mod repair;
 mod retention;
 mod runs;
+mod schedules;
 mod steady;
 mod workers;
 mod world;

@@ -34,7 +34,7 @@ mod tests;
 mod timer;
 
 pub use rerun::results;
-pub use run::begin_run;
+pub use run::{begin_run, checked_input};
 pub use start::{Birth, Start, StartSignal, start};
 
 use signal::Giver;

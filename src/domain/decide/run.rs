@@ -47,8 +47,11 @@ impl Decision<'_> {
     }
 }
 
-/// An input with the schema's defaults filled in, or what does not fit.
-pub(super) fn checked_input(definition: &Definition, input: Payload) -> Result<Payload, String> {
+/// An input with the schema's defaults filled in.
+///
+/// # Errors
+/// What does not fit, for people.
+pub fn checked_input(definition: &Definition, input: Payload) -> Result<Payload, String> {
     let Some(schema) = &definition.input else { return Ok(input) };
     let input = schema.with_defaults(&input);
     schema.validate(&input)?;

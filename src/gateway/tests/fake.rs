@@ -8,6 +8,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::proto::{
     admin::{admin_service_server::AdminService, *},
+    schedule::{schedule_service_server::ScheduleService, *},
     worker::{worker_service_server::WorkerService, *},
     workflow::{Event, Execution, Payload},
 };
@@ -88,6 +89,22 @@ macro_rules! service {
             $($rest)*
         }
     };
+}
+
+service! {
+    impl ScheduleService {
+        create_schedule(CreateScheduleRequest) -> CreateScheduleResponse;
+        get_schedule(GetScheduleRequest) -> GetScheduleResponse;
+        list_schedules(ListSchedulesRequest) -> ListSchedulesResponse;
+        update_schedule(UpdateScheduleRequest) -> UpdateScheduleResponse;
+        delete_schedule(DeleteScheduleRequest) -> DeleteScheduleResponse;
+        pause_schedule(PauseScheduleRequest) -> PauseScheduleResponse;
+        resume_schedule(ResumeScheduleRequest) -> ResumeScheduleResponse;
+        trigger_schedule(TriggerScheduleRequest) -> TriggerScheduleResponse;
+        backfill_schedule(BackfillScheduleRequest) -> BackfillScheduleResponse;
+        preview_schedule(PreviewScheduleRequest) -> PreviewScheduleResponse;
+        list_slots(ListSlotsRequest) -> ListSlotsResponse;
+    }
 }
 
 service! {

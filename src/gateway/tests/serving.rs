@@ -25,7 +25,7 @@ use crate::{
 /// Serves the admin service by gRPC and everything by HTTP; returns the address.
 async fn serve() -> String {
     let fake = Arc::new(Fake::default());
-    let gateway = Gateway::new(&fake, &fake, Limits::default());
+    let gateway = Gateway::new(&fake, &fake, &fake, Limits::default());
     let app = Routes::new(AdminServiceServer::from_arc(fake)).into_axum_router().fallback(move |request: Request| {
         let gateway = gateway.clone();
         async move { gateway.handle(request).await }

@@ -1,6 +1,6 @@
-//! Times and durations as text: `2026-01-31T12:00:00.500Z` and `1.500s`.
+//! Times, durations and masks as text: `2026-01-31T12:00:00.500Z`, `1.500s` and `spec.startTime,policies`.
 
-use prost_types::{Duration, Timestamp};
+use prost_types::{Duration, FieldMask, Timestamp};
 
 use super::{Scalar, Writer};
 
@@ -53,6 +53,53 @@ impl Scalar for Span {
             None => writer.fail(format!("the duration {} s {} ns is out of range", value.seconds, value.nanos)),
         }
     }
+}
+
+/// The codec of a [`FieldMask`]: its paths in lowerCamelCase, with commas between; read in snake_case, too.
+#[derive(Debug)]
+pub struct Mask;
+
+impl Scalar for Mask {
+    type Value = FieldMask;
+
+    const EXPECTED: &'static str = "names of fields such as \"spec.timezone,policies\"";
+
+    fn text(text: &str) -> Result<FieldMask, String> {
+        let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+        Ok(FieldMask { paths: paths.map(snake_case).collect() })
+    }
+
+    fn print(value: &FieldMask, writer: &mut Writer) {
+        let paths: Vec<String> = value.paths.iter().map(|path| camel_case(path)).collect();
+        writer.string(&paths.join(","));
+    }
+}
+
+fn snake_case(path: &str) -> String {
+    let mut out = String::with_capacity(path.len() + 4);
+    for character in path.chars() {
+        if character.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(character.to_ascii_lowercase());
+    }
+    out
+}
+
+fn camel_case(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    let mut is_next = false;
+    for character in path.chars() {
+        match character {
+            '_' => is_next = true,
+            other if is_next => {
+                out.push(other.to_ascii_uppercase());
+                is_next = false;
+            }
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 fn format_time(time: &Timestamp) -> Option<String> {

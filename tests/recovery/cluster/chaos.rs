@@ -34,6 +34,7 @@ async fn nothing_accepted_is_lost_or_repeated_whatever_happens_to_nodes_workers_
     let cluster = Cluster::start((0..NODES).map(|_| Options::default()).collect()).await;
     let mut run = Run::on(cluster, "chaos").await;
     run.add_processes(WORKERS, SLOTS);
+    run.schedule().await;
     run.call(Load { clients: 4, lives: 8, plan });
 
     let mut chaos = Chaos::new(run);

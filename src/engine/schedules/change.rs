@@ -1,0 +1,513 @@
+//! What callers do with schedules: make, read, list, change, pause, resume, trigger, backfill, delete.
+
+use super::{
+    begin::{Looked, fits, slot_input},
+    fire::Fired,
+    record::{Plan, Record, Viewed},
+};
+use crate::domain::definition::Definition;
+use crate::domain::schedule::{
+    BACKFILLS_MAX, BackfillError, Decision, Entry, Outcome, Overlap, PauseReason, Schedule, ScheduleUid, SkipReason,
+    State, Trigger,
+};
+use crate::domain::{Rejection, RequestKey, Timestamp, Uid};
+use crate::engine::{Core, Engine, call::Error};
+use crate::store::{
+    self, FindSchedule, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, SlotCounts, SlotName,
+    SlotOutcome, SlotRow,
+};
+use crate::wire::schedule::{Setting, Settings, Start};
+use crate::wire::{Invalid, Violations};
+use std::{sync::Arc, time::Duration};
+use uuid::Uuid;
+
+/// How often a change is tried again after somebody else was first.
+const TRIES_MAX: u32 = 10;
+/// First pause between two tries; doubled each time, and each drawn at random from its second half.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// Asks for a schedule.
+#[derive(Clone, Debug)]
+pub struct NewSchedule {
+    /// Id.
+    pub id: Arc<str>,
+    /// What the caller set.
+    pub settings: Settings,
+    /// Whether it begins paused, and why.
+    pub paused: Option<Arc<str>>,
+    /// The call's `request_id`.
+    pub request: Option<RequestKey>,
+}
+
+/// Makes of what is set, as it is stored, what is to be set; or tells what is wrong with that.
+pub type Patch = Arc<dyn Fn(&str) -> Result<Settings, Invalid> + Send + Sync>;
+
+/// The etag that a schedule must have; none for any.
+pub type Etag = Option<Arc<str>>;
+
+/// A span whose slots are to start again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackfillSpan {
+    /// First instant.
+    pub first: Timestamp,
+    /// Last instant.
+    pub last: Timestamp,
+    /// How many executions of the schedule may be open for another to start.
+    pub concurrency: u32,
+}
+
+/// A change of a schedule that exists.
+enum Change {
+    Update(Patch),
+    Pause(Arc<str>),
+    Resume,
+    Delete,
+    Trigger { name: Arc<str>, overlap: Option<Overlap> },
+    Backfill { name: Arc<str>, span: BackfillSpan },
+}
+
+/// What a change has come to.
+struct Changed {
+    viewed: Viewed,
+    slots: Vec<SlotRow>,
+}
+
+/// The answer to a change: it was made now, or by the same call before.
+enum Answer {
+    Now(Changed),
+    Before(ScheduleRequest),
+}
+
+impl Answer {
+    fn viewed(self) -> Viewed {
+        match self {
+            Self::Now(changed) => changed.viewed,
+            Self::Before(request) => Viewed::of(request.row),
+        }
+    }
+}
+
+/// The etag of a schedule.
+#[must_use]
+pub(super) fn etag(row: &ScheduleRow) -> String {
+    let uid = row.uid.simple().to_string();
+    format!("\"{}-{}\"", &uid[uid.len() - 8..], row.revision)
+}
+
+impl Viewed {
+    /// Its etag, quoted.
+    #[must_use]
+    pub fn etag(&self) -> String {
+        etag(&self.row)
+    }
+}
+
+impl Engine {
+    /// Makes a schedule; the same request again gives the one that it made.
+    ///
+    /// # Errors
+    /// `ScheduleAlreadyExists`, `DefinitionNotFound`, `Invalid` (nothing of it is ever due, input that does not fit),
+    /// `Rejected` (the request id was used for another call), `Store`.
+    pub async fn create_schedule(&self, new: NewSchedule) -> Result<Viewed, Error> {
+        let core = self.core.clone();
+        self.detached(async move { core.create_schedule(new).await }).await
+    }
+
+    /// Reads a schedule; one that was deleted by its uid only.
+    ///
+    /// # Errors
+    /// `ScheduleNotFound`, `Store`.
+    pub async fn schedule(&self, id: &str, uid: Option<Uuid>) -> Result<Viewed, Error> {
+        self.core.find_schedule(id, uid).await.map(Viewed::of)
+    }
+
+    /// Lists schedules by id, after one.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Viewed>, Error> {
+        let rows = self.core.store.schedules(filter, after, limit).await.map_err(Error::Store)?;
+        Ok(rows.into_iter().map(Viewed::of).collect())
+    }
+
+    /// Changes what a schedule is set to.
+    ///
+    /// # Errors
+    /// As [`create_schedule`](Self::create_schedule), and `ScheduleNotFound`, `EtagMismatch`, `WriteConflict`.
+    pub async fn update_schedule(
+        &self,
+        id: Arc<str>,
+        etag: Etag,
+        patch: Patch,
+        request: Option<RequestKey>,
+    ) -> Result<Viewed, Error> {
+        self.change(id, etag, request, Change::Update(patch)).await.map(Answer::viewed)
+    }
+
+    /// Pauses a schedule.
+    ///
+    /// # Errors
+    /// `ScheduleNotFound`, `EtagMismatch`, `Rejected` (request id reused), `WriteConflict`, `Store`.
+    pub async fn pause_schedule(
+        &self,
+        id: Arc<str>,
+        etag: Etag,
+        note: Arc<str>,
+        request: Option<RequestKey>,
+    ) -> Result<Viewed, Error> {
+        self.change(id, etag, request, Change::Pause(note)).await.map(Answer::viewed)
+    }
+
+    /// Ends a pause, and judges anew what was invalid.
+    ///
+    /// # Errors
+    /// As [`pause_schedule`](Self::pause_schedule).
+    pub async fn resume_schedule(
+        &self,
+        id: Arc<str>,
+        etag: Etag,
+        request: Option<RequestKey>,
+    ) -> Result<Viewed, Error> {
+        self.change(id, etag, request, Change::Resume).await.map(Answer::viewed)
+    }
+
+    /// Deletes a schedule; its ledger stays for as long as any.
+    ///
+    /// # Errors
+    /// As [`pause_schedule`](Self::pause_schedule).
+    pub async fn delete_schedule(&self, id: Arc<str>, etag: Etag, request: Option<RequestKey>) -> Result<(), Error> {
+        self.change(id, etag, request, Change::Delete).await.map(drop)
+    }
+
+    /// Starts an execution now, if the overlap policy lets it; gives the slot that the call made.
+    ///
+    /// # Errors
+    /// As [`pause_schedule`](Self::pause_schedule), and `ScheduleInvalid`.
+    pub async fn trigger_schedule(
+        &self,
+        id: Arc<str>,
+        overlap: Option<Overlap>,
+        request: Option<RequestKey>,
+    ) -> Result<SlotRow, Error> {
+        let name = self.call_name(request.as_ref());
+        let change = Change::Trigger { name: name.clone(), overlap };
+        match self.change(id, None, request, change).await? {
+            Answer::Now(changed) => {
+                let own = |slot: &SlotRow| slot.name.kind == store::SlotKind::Trigger && slot.name.request == name;
+                changed.slots.into_iter().find(own).ok_or(Error::Internal)
+            }
+            Answer::Before(call) => {
+                let slot = SlotName { nominal_time: call.time, kind: store::SlotKind::Trigger, request: name };
+                let found = self.core.store.slot(call.row.key, &slot).await.map_err(Error::Store)?;
+                found.ok_or(Error::Internal)
+            }
+        }
+    }
+
+    /// Starts executions for the slots of a span again; gives the name of the call, which those slots have.
+    ///
+    /// # Errors
+    /// As [`pause_schedule`](Self::pause_schedule), and `ScheduleInvalid`, `Invalid` (a span that has no slot, too many, or is
+    /// not over), `BackfillsPending`.
+    pub async fn backfill_schedule(
+        &self,
+        id: Arc<str>,
+        span: BackfillSpan,
+        request: Option<RequestKey>,
+    ) -> Result<(Arc<str>, Viewed), Error> {
+        let name = self.call_name(request.as_ref());
+        let change = Change::Backfill { name: name.clone(), span };
+        let answer = self.change(id, None, request, change).await?;
+        Ok((name, answer.viewed()))
+    }
+
+    /// A schedule's rules, for a look at what it will do.
+    ///
+    /// # Errors
+    /// `ScheduleNotFound`, `ScheduleInvalid`, `Store`.
+    pub async fn schedule_rules(&self, id: &str) -> Result<Schedule, Error> {
+        let row = self.core.find_schedule(id, None).await?;
+        let Record { row, plan, .. } = Record::of(row);
+        match plan {
+            Ok(plan) => Ok(plan.schedule),
+            Err(why) => Err(Error::ScheduleInvalid { id: row.id.to_string(), why }),
+        }
+    }
+
+    /// Lists the ledger of a schedule, the newest nominal time first, after a slot.
+    ///
+    /// # Errors
+    /// `ScheduleNotFound`, `Store`.
+    pub async fn slots(
+        &self,
+        id: &str,
+        uid: Option<Uuid>,
+        outcome: Option<SlotOutcome>,
+        after: Option<SlotName>,
+        limit: usize,
+    ) -> Result<Vec<SlotRow>, Error> {
+        let row = self.core.find_schedule(id, uid).await?;
+        self.core.store.slots(row.key, outcome, after, limit).await.map_err(Error::Store)
+    }
+
+    /// The name of a call among those of a schedule.
+    fn call_name(&self, request: Option<&RequestKey>) -> Arc<str> {
+        let uuid = request.map_or_else(|| self.core.entropy.uuid(), |request| Uuid::from_bytes(request.key));
+        uuid.simple().to_string().into()
+    }
+
+    async fn change(
+        &self,
+        id: Arc<str>,
+        etag: Etag,
+        request: Option<RequestKey>,
+        change: Change,
+    ) -> Result<Answer, Error> {
+        let core = self.core.clone();
+        self.detached(async move { core.change_schedule(&id, etag.as_deref(), request, &change).await }).await
+    }
+}
+
+impl Core {
+    /// Finds a schedule; one that was deleted by its uid only.
+    async fn find_schedule(&self, id: &str, uid: Option<Uuid>) -> Result<ScheduleRow, Error> {
+        let find = uid.map_or_else(|| FindSchedule::Id(id.into()), FindSchedule::Uid);
+        let row = self.store.schedule(&find).await.map_err(Error::Store)?;
+        row.filter(|row| *row.id == *id).ok_or_else(|| not_found(id))
+    }
+
+    /// The call of a request, if it was made before.
+    async fn call_before(&self, request: Option<&RequestKey>) -> Result<Option<ScheduleRequest>, Error> {
+        let Some(request) = request else { return Ok(None) };
+        let call = self.store.schedule_request(request.key).await.map_err(Error::Store)?;
+        if call.as_ref().is_some_and(|call| call.content != request.content) {
+            return Err(Rejection::RequestIdReused.into());
+        }
+        Ok(call)
+    }
+
+    async fn create_schedule(self: &Arc<Self>, new: NewSchedule) -> Result<Viewed, Error> {
+        if let Some(call) = self.call_before(new.request.as_ref()).await? {
+            return Ok(Viewed::of(call.row));
+        }
+        let now = self.clock.wall();
+        let uid = self.entropy.uuid();
+        let Settings { text, setting } = new.settings;
+        let plan = plan(uid, setting);
+        let definition = self.definition_for(&plan.start.workflow, plan.start.version.as_ref()).await?;
+        judge(&new.id, &plan, &definition, now)?;
+        let mut state = State::new(now);
+        if let Some(note) = new.paused {
+            state.pause(PauseReason::Asked { note }, now);
+        }
+        let row = ScheduleRow {
+            key: ScheduleKey(0),
+            uid,
+            id: new.id.clone(),
+            version: 0,
+            revision: 1,
+            workflow: plan.start.workflow.clone(),
+            settings: text,
+            state: ScheduleState::Active,
+            note: Arc::from(""),
+            invalid: None,
+            cursor_time: now,
+            next_time: None,
+            progress: Arc::from("{}"),
+            counts: SlotCounts::default(),
+            create_time: now,
+            update_time: now,
+            delete_time: None,
+        };
+        let progress = super::Progress::new(state);
+        let looked = Looked { record: Record { row, progress, plan: Ok(plan) }, definition: Ok(definition) };
+        let decision = looked.plan()?.schedule.decide(&looked.record.progress.state, &looked.situation(now));
+        let mut firing = self.draft_firing(&looked, decision, now)?;
+        firing.write.decided_on = None;
+        firing.write.is_change = true;
+        firing.write.request = new.request.map(|request| (request, now));
+        let row = firing.write.row.clone();
+        match self.fire(vec![firing]).await?.first() {
+            Some(Fired::Written(key)) => {
+                self.schedules.written();
+                Ok(Viewed::of(ScheduleRow { key: *key, ..row }))
+            }
+            Some(Fired::Conflict) => {
+                // The same call may have been made twice at the same time.
+                if let Some(call) = self.call_before(new.request.as_ref()).await? {
+                    return Ok(Viewed::of(call.row));
+                }
+                let holder = self.find_schedule(&new.id, None).await?;
+                Err(Error::ScheduleAlreadyExists { id: new.id.to_string(), uid: Uid(holder.uid) })
+            }
+            Some(Fired::Failed) | None => Err(Error::Internal),
+        }
+    }
+
+    async fn change_schedule(
+        self: &Arc<Self>,
+        id: &str,
+        etag: Option<&str>,
+        request: Option<RequestKey>,
+        change: &Change,
+    ) -> Result<Answer, Error> {
+        for tries in 0..TRIES_MAX {
+            if let Some(call) = self.call_before(request.as_ref()).await? {
+                return Ok(Answer::Before(call));
+            }
+            let row = self.find_schedule(id, None).await?;
+            let current = self::etag(&row);
+            if etag.is_some_and(|etag| etag != current) {
+                return Err(Error::EtagMismatch { id: id.to_owned(), etag: current });
+            }
+            let now = self.clock.wall();
+            let mut looked = self.look_at(vec![row], now).await?.pop().ok_or(Error::Internal)?;
+            let decision = self.decide_change(&mut looked, change, now).await?;
+            let mut firing = self.draft_firing(&looked, decision, now)?;
+            let write = &mut firing.write;
+            write.request = request.map(|request| (request, now));
+            if !matches!(change, Change::Trigger { .. } | Change::Backfill { .. }) {
+                write.is_change = true;
+                write.row.revision += 1;
+                write.row.update_time = now;
+            }
+            if matches!(change, Change::Delete) {
+                write.row.delete_time = Some(now);
+                write.row.next_time = None;
+            }
+            let (row, slots) = (write.row.clone(), write.slots.clone());
+            match self.fire(vec![firing]).await?.first() {
+                Some(Fired::Written(_)) => {
+                    self.schedules.written();
+                    return Ok(Answer::Now(Changed { viewed: Viewed::of(row), slots }));
+                }
+                Some(Fired::Conflict) => self.pause(FIRST_PAUSE * 2_u32.pow(tries)).await,
+                Some(Fired::Failed) | None => return Err(Error::Internal),
+            }
+        }
+        Err(Error::WriteConflict)
+    }
+
+    /// Decides what comes of a change; what is set is changed in the record.
+    async fn decide_change(
+        self: &Arc<Self>,
+        looked: &mut Looked,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Decision, Error> {
+        match change {
+            Change::Update(patch) => self.decide_update(looked, patch, now).await,
+            Change::Pause(note) => {
+                looked.record.progress.state.pause(PauseReason::Asked { note: note.clone() }, now);
+                Ok(decide(looked, now))
+            }
+            Change::Resume => {
+                looked.record.progress.state.resume(now);
+                looked.record.row.invalid = None;
+                Ok(decide(looked, now))
+            }
+            Change::Delete => Ok(leave(looked)),
+            Change::Trigger { name, overlap } => {
+                let trigger = Trigger { request: name.clone(), overlap: *overlap };
+                let state = &looked.record.progress.state;
+                Ok(looked.plan()?.schedule.trigger(state, &trigger, &looked.situation(now)))
+            }
+            Change::Backfill { name, span } => {
+                let state = &looked.record.progress.state;
+                let (plan, situation) = (looked.plan()?, looked.situation(now));
+                let backfilled =
+                    plan.schedule.backfill(state, name, (span.first, span.last), span.concurrency, &situation);
+                backfilled.map_err(|error| refused(&looked.record.row, error))
+            }
+        }
+    }
+
+    async fn decide_update(&self, looked: &mut Looked, patch: &Patch, now: Timestamp) -> Result<Decision, Error> {
+        let row = &mut looked.record.row;
+        let Settings { text, setting } = patch(&row.settings)?;
+        let plan = plan(row.uid, setting);
+        let definition = self.definition_for(&plan.start.workflow, plan.start.version.as_ref()).await?;
+        judge(&row.id, &plan, &definition, now)?;
+        row.settings = text;
+        row.workflow = plan.start.workflow.clone();
+        row.invalid = None;
+        looked.definition = Ok(definition);
+        let old = std::mem::replace(&mut looked.record.plan, Ok(plan));
+        let situation = looked.situation(now);
+        let new = &looked.plan()?.schedule;
+        let mut state = looked.record.progress.state.clone();
+        Ok(match old {
+            Ok(old) => old.schedule.replace(&state, new, &situation),
+            Err(_) => {
+                state.cursor = state.cursor.max(now);
+                new.decide(&state, &situation)
+            }
+        })
+    }
+}
+
+/// What a schedule decides now; nothing, if its settings cannot be used.
+pub(super) fn decide(looked: &Looked, now: Timestamp) -> Decision {
+    let state = &looked.record.progress.state;
+    match &looked.record.plan {
+        Ok(plan) => plan.schedule.decide(state, &looked.situation(now)),
+        Err(_) => Decision { state: state.clone(), entries: Vec::new(), ending: None, wake: None },
+    }
+}
+
+/// What a schedule leaves undone that is deleted.
+fn leave(looked: &Looked) -> Decision {
+    let mut state = looked.record.progress.state.clone();
+    state.backfills.clear();
+    let waiting = state.waiting.take();
+    let entry = waiting.map(|waiting| Entry {
+        last: waiting.slot.nominal,
+        count: 1,
+        due: waiting.slot.nominal,
+        slot: waiting.slot,
+        outcome: Outcome::Skipped(SkipReason::Replaced),
+    });
+    Decision { state, entries: entry.into_iter().collect(), ending: None, wake: None }
+}
+
+fn plan(uid: Uuid, setting: Setting) -> Plan {
+    let Setting { spec, policies, start } = setting;
+    Plan { schedule: Schedule { uid: ScheduleUid(uid), spec, policies }, start }
+}
+
+/// Judges what only the time and the definition tell.
+fn judge(id: &str, plan: &Plan, definition: &Definition, now: Timestamp) -> Result<(), Invalid> {
+    let mut violations = Violations::new();
+    if let Err(fault) = plan.schedule.spec.fires_after(now) {
+        violations.add(format!("spec.{}", fault.path).trim_end_matches('.'), fault.message);
+    }
+    let first = plan.schedule.spec.next(now).unwrap_or(now);
+    let Start { workflow, input, .. } = &plan.start;
+    let judged = slot_input(input, id, first, first).and_then(|input| {
+        fits(definition, input)
+            .map_err(|why| format!("does not fit the input of {workflow}@{}: {why}", definition.version))
+    });
+    violations.take("start.input", judged);
+    violations.finish(Some(()))
+}
+
+fn refused(row: &ScheduleRow, error: BackfillError) -> Error {
+    let field = match error {
+        BackfillError::TooMany => {
+            return Error::BackfillsPending { id: row.id.to_string(), most: BACKFILLS_MAX };
+        }
+        BackfillError::Empty => "first_time",
+        BackfillError::TooLong | BackfillError::Future => "last_time",
+        BackfillError::Concurrency => "concurrency",
+    };
+    Invalid::field(field, error.to_string()).into()
+}
+
+fn not_found(id: &str) -> Error {
+    Error::ScheduleNotFound { id: id.to_owned() }
+}
