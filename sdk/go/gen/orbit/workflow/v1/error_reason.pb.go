@@ -99,6 +99,16 @@ const (
 	// RESOURCE_EXHAUSTED: as many executions are open as the server's operator allows; the metadata has the limit. A start is
 	// possible once one has ended.
 	ErrorReason_ERROR_REASON_TOO_MANY_EXECUTIONS ErrorReason = 32
+	// NOT_FOUND: no schedule has this id, or the one that has it has another uid.
+	ErrorReason_ERROR_REASON_SCHEDULE_NOT_FOUND ErrorReason = 33
+	// ALREADY_EXISTS: the id is taken by another schedule; the metadata has its uid.
+	ErrorReason_ERROR_REASON_SCHEDULE_ALREADY_EXISTS ErrorReason = 34
+	// FAILED_PRECONDITION: the schedule's stored spec cannot be used; the metadata says why. Update it.
+	ErrorReason_ERROR_REASON_SCHEDULE_INVALID ErrorReason = 35
+	// ABORTED (HTTP 409): the schedule was changed since its etag was read. Read it again, and decide again.
+	ErrorReason_ERROR_REASON_ETAG_MISMATCH ErrorReason = 36
+	// RESOURCE_EXHAUSTED: the schedule has as many backfills under way as it may have. Wait until one is done.
+	ErrorReason_ERROR_REASON_BACKFILLS_PENDING ErrorReason = 37
 )
 
 // Enum value maps for ErrorReason.
@@ -137,6 +147,11 @@ var (
 		30: "ERROR_REASON_EXECUTION_OPEN",
 		31: "ERROR_REASON_BATCH_NOT_FOUND",
 		32: "ERROR_REASON_TOO_MANY_EXECUTIONS",
+		33: "ERROR_REASON_SCHEDULE_NOT_FOUND",
+		34: "ERROR_REASON_SCHEDULE_ALREADY_EXISTS",
+		35: "ERROR_REASON_SCHEDULE_INVALID",
+		36: "ERROR_REASON_ETAG_MISMATCH",
+		37: "ERROR_REASON_BACKFILLS_PENDING",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":               0,
@@ -172,6 +187,11 @@ var (
 		"ERROR_REASON_EXECUTION_OPEN":            30,
 		"ERROR_REASON_BATCH_NOT_FOUND":           31,
 		"ERROR_REASON_TOO_MANY_EXECUTIONS":       32,
+		"ERROR_REASON_SCHEDULE_NOT_FOUND":        33,
+		"ERROR_REASON_SCHEDULE_ALREADY_EXISTS":   34,
+		"ERROR_REASON_SCHEDULE_INVALID":          35,
+		"ERROR_REASON_ETAG_MISMATCH":             36,
+		"ERROR_REASON_BACKFILLS_PENDING":         37,
 	}
 )
 
@@ -206,7 +226,8 @@ var File_orbit_workflow_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_orbit_workflow_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"$orbit/workflow/v1/error_reason.proto\x12\x11orbit.workflow.v1*\xa8\t\n" +
+	"$orbit/workflow/v1/error_reason.proto\x12\x11orbit.workflow.v1*\xde\n" +
+	"\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cERROR_REASON_FIELD_VIOLATION\x10\x01\x12#\n" +
@@ -241,7 +262,12 @@ const file_orbit_workflow_v1_error_reason_proto_rawDesc = "" +
 	"$ERROR_REASON_EXECUTION_NOT_RETRYABLE\x10\x1d\x12\x1f\n" +
 	"\x1bERROR_REASON_EXECUTION_OPEN\x10\x1e\x12 \n" +
 	"\x1cERROR_REASON_BATCH_NOT_FOUND\x10\x1f\x12$\n" +
-	" ERROR_REASON_TOO_MANY_EXECUTIONS\x10 B\xc5\x01\n" +
+	" ERROR_REASON_TOO_MANY_EXECUTIONS\x10 \x12#\n" +
+	"\x1fERROR_REASON_SCHEDULE_NOT_FOUND\x10!\x12(\n" +
+	"$ERROR_REASON_SCHEDULE_ALREADY_EXISTS\x10\"\x12!\n" +
+	"\x1dERROR_REASON_SCHEDULE_INVALID\x10#\x12\x1e\n" +
+	"\x1aERROR_REASON_ETAG_MISMATCH\x10$\x12\"\n" +
+	"\x1eERROR_REASON_BACKFILLS_PENDING\x10%B\xc5\x01\n" +
 	"\x14io.orbit.workflow.v1B\x10ErrorReasonProtoP\x01Z5orbit.example/sdk/go/gen/orbit/workflow/v1;workflowv1\xa2\x02\x03OWX\xaa\x02\x11Orbit.Workflow.V1\xca\x02\x11Orbit\\Workflow\\V1\xe2\x02\x1dOrbit\\Workflow\\V1\\GPBMetadata\xea\x02\x13Orbit::Workflow::V1b\x06proto3"
 
 var (

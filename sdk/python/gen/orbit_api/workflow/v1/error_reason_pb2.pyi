@@ -102,6 +102,16 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """RESOURCE_EXHAUSTED: as many executions are open as the server's operator allows; the metadata has the limit. A start is
     possible once one has ended.
     """
+    ERROR_REASON_SCHEDULE_NOT_FOUND: _ErrorReason.ValueType  # 33
+    """NOT_FOUND: no schedule has this id, or the one that has it has another uid."""
+    ERROR_REASON_SCHEDULE_ALREADY_EXISTS: _ErrorReason.ValueType  # 34
+    """ALREADY_EXISTS: the id is taken by another schedule; the metadata has its uid."""
+    ERROR_REASON_SCHEDULE_INVALID: _ErrorReason.ValueType  # 35
+    """FAILED_PRECONDITION: the schedule's stored spec cannot be used; the metadata says why. Update it."""
+    ERROR_REASON_ETAG_MISMATCH: _ErrorReason.ValueType  # 36
+    """ABORTED (HTTP 409): the schedule was changed since its etag was read. Read it again, and decide again."""
+    ERROR_REASON_BACKFILLS_PENDING: _ErrorReason.ValueType  # 37
+    """RESOURCE_EXHAUSTED: the schedule has as many backfills under way as it may have. Wait until one is done."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused: the `reason` of the one `google.rpc.ErrorInfo` in every error, without the prefix
@@ -188,4 +198,14 @@ ERROR_REASON_TOO_MANY_EXECUTIONS: ErrorReason.ValueType  # 32
 """RESOURCE_EXHAUSTED: as many executions are open as the server's operator allows; the metadata has the limit. A start is
 possible once one has ended.
 """
+ERROR_REASON_SCHEDULE_NOT_FOUND: ErrorReason.ValueType  # 33
+"""NOT_FOUND: no schedule has this id, or the one that has it has another uid."""
+ERROR_REASON_SCHEDULE_ALREADY_EXISTS: ErrorReason.ValueType  # 34
+"""ALREADY_EXISTS: the id is taken by another schedule; the metadata has its uid."""
+ERROR_REASON_SCHEDULE_INVALID: ErrorReason.ValueType  # 35
+"""FAILED_PRECONDITION: the schedule's stored spec cannot be used; the metadata says why. Update it."""
+ERROR_REASON_ETAG_MISMATCH: ErrorReason.ValueType  # 36
+"""ABORTED (HTTP 409): the schedule was changed since its etag was read. Read it again, and decide again."""
+ERROR_REASON_BACKFILLS_PENDING: ErrorReason.ValueType  # 37
+"""RESOURCE_EXHAUSTED: the schedule has as many backfills under way as it may have. Wait until one is done."""
 Global___ErrorReason: typing_extensions.TypeAlias = ErrorReason

@@ -253,6 +253,41 @@ export enum ErrorReason {
    * @generated from enum value: ERROR_REASON_TOO_MANY_EXECUTIONS = 32;
    */
   TOO_MANY_EXECUTIONS = 32,
+
+  /**
+   * NOT_FOUND: no schedule has this id, or the one that has it has another uid.
+   *
+   * @generated from enum value: ERROR_REASON_SCHEDULE_NOT_FOUND = 33;
+   */
+  SCHEDULE_NOT_FOUND = 33,
+
+  /**
+   * ALREADY_EXISTS: the id is taken by another schedule; the metadata has its uid.
+   *
+   * @generated from enum value: ERROR_REASON_SCHEDULE_ALREADY_EXISTS = 34;
+   */
+  SCHEDULE_ALREADY_EXISTS = 34,
+
+  /**
+   * FAILED_PRECONDITION: the schedule's stored spec cannot be used; the metadata says why. Update it.
+   *
+   * @generated from enum value: ERROR_REASON_SCHEDULE_INVALID = 35;
+   */
+  SCHEDULE_INVALID = 35,
+
+  /**
+   * ABORTED (HTTP 409): the schedule was changed since its etag was read. Read it again, and decide again.
+   *
+   * @generated from enum value: ERROR_REASON_ETAG_MISMATCH = 36;
+   */
+  ETAG_MISMATCH = 36,
+
+  /**
+   * RESOURCE_EXHAUSTED: the schedule has as many backfills under way as it may have. Wait until one is done.
+   *
+   * @generated from enum value: ERROR_REASON_BACKFILLS_PENDING = 37;
+   */
+  BACKFILLS_PENDING = 37,
 }
 
 /**
