@@ -48,7 +48,7 @@ record-instructions:
 .PHONY: test
 test: ## Every check and every test, installing what they need
 	@$(STAGE) --begin
-	@$(MAKE) --no-print-directory lint test-rust test-python test-typescript test-go test-sdk test-cases smoke
+	@$(MAKE) --no-print-directory lint test-rust test-python test-typescript test-go test-sdk test-task-types test-cases smoke
 	@$(STAGE) --end
 
 .PHONY: check
@@ -155,13 +155,18 @@ FAULTS := everything_goes_on_within_five_seconds_of_each_fault_of_a_node_or_of_t
 # With the binary that the tests have built, or the one that ORBIT_BINARY names. Drivers build themselves.
 .PHONY: lint-sdk-suite test-sdk test-sdk-runner document-sdks
 lint-sdk-suite: .venv/stamp
-	@$(STAGE) mypy-sdk-suite .venv/bin/mypy tests/sdk/runner tests/sdk/selftest/*.py
+	@$(STAGE) mypy-sdk-suite .venv/bin/mypy tests/sdk/runner tests/sdk/selftest/*.py tests/task_types
 
 test-sdk: test-sdk-runner ## Every scenario with every SDK, on a real and on a fake server: the matrix (SDK="--language go")
 	@$(STAGE) sdk-scenarios $(RUN_SDK) --results target/sdk-scenarios.txt $(SDK)
 
 test-sdk-runner: .venv/stamp
 	@$(STAGE) sdk-runner .venv/bin/pytest -q tests/sdk/selftest
+
+# What `orbit generate task-types` writes, with the compilers of its languages.
+.PHONY: test-task-types
+test-task-types: .venv/stamp
+	@$(STAGE) task-types .venv/bin/pytest -q tests/task_types
 
 document-sdks: .venv/stamp ## The same, and writes the matrix into docs/sdks.md
 	$(RUN_SDK) --markdown docs/sdks.md

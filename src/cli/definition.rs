@@ -125,6 +125,24 @@ impl Checked {
     }
 }
 
+/// Reads and checks the definitions in files and folders. Warnings go to stderr, and so do faults, which are an error.
+pub(super) fn parse_all(paths: &[PathBuf], output: Output) -> Result<Vec<Definition>, Error> {
+    let mut checked = Vec::new();
+    let mut definitions = Vec::new();
+    for path in files_of(paths)? {
+        let (file, text) = read(&path)?;
+        definitions.extend(Definition::parse(&file, &text).ok().map(|(definition, _)| definition));
+        checked.push(check(file, text));
+    }
+    for line in checked.iter().flat_map(|file| file.lines(output)) {
+        output.note(&line);
+    }
+    match faults(&checked) {
+        Some(error) => Err(error),
+        None => Ok(definitions),
+    }
+}
+
 /// The files that are meant, in order: those named, and those of the folders named.
 fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
@@ -164,15 +182,16 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
 
 /// Reads and checks all files. Fails only if one cannot be read.
 fn check_all(files: &[PathBuf]) -> Result<Vec<Checked>, Error> {
-    files
-        .iter()
-        .map(|path| {
-            let file = path.display().to_string();
-            let text =
-                fs::read_to_string(path).map_err(|error| Error::usage(format!("cannot read {file}: {error}")))?;
-            Ok(check(file, text))
-        })
-        .collect()
+    files.iter().map(|path| read(path).map(|(file, text)| check(file, text))).collect()
+}
+
+/// Name and text of a file.
+fn read(path: &Path) -> Result<(String, String), Error> {
+    let file = path.display().to_string();
+    match fs::read_to_string(path) {
+        Ok(text) => Ok((file, text)),
+        Err(error) => Err(Error::usage(format!("cannot read {file}: {error}"))),
+    }
 }
 
 fn check(file: String, text: String) -> Checked {

@@ -17,6 +17,7 @@ mod event;
 mod execution;
 mod exit;
 mod explain;
+mod generate;
 mod history;
 mod input;
 mod list;
@@ -67,6 +68,9 @@ enum Command {
     Dev(server::Dev),
     Validate(definition::Validate),
     Deploy(definition::Deploy),
+    /// Makes code from definitions.
+    #[command(subcommand)]
+    Generate(generate::Generate),
     Start(start::Start),
     Get(execution::Get),
     Explain(explain::Explain),
@@ -134,6 +138,7 @@ fn run(command: Command, output: Output) -> Result<(), Error> {
         Command::Dev(dev) => dev.run(output),
         Command::Bench(bench) => bench.run(output),
         Command::Validate(validate) => validate.run(output),
+        Command::Generate(generate) => generate.run(output),
         Command::Version(version) => version.run(output),
         Command::Migrate(migrate) => call(migrate.run(output)),
         Command::Deploy(deploy) => call(deploy.run(output)),

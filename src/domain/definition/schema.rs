@@ -99,6 +99,12 @@ impl Schema {
         &self.source
     }
 
+    /// The schema's document as JSON text, its members in the order in which they were written.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        self.source.to_json()
+    }
+
     /// Checks a payload.
     ///
     /// # Errors
