@@ -112,7 +112,7 @@ impl<'t> Parser<'t> {
             let expected = if seconds_allowed { "5, or 6 with seconds first" } else { "5" };
             let hint = match pieces.len() {
                 6 if !seconds_allowed => {
-                    "the fields are minute, hour, day of month, month and weekday; seconds before them need `cron_seconds`"
+                    "the fields are minute, hour, day of month, month and weekday; seconds before them need `six_field_crons`"
                 }
                 7.. => "the fields are minute, hour, day of month, month and weekday; years are in calendars only",
                 0..=6 => "the fields are minute, hour, day of month, month and weekday, such as `30 9 * * 1-5`",

@@ -102,7 +102,7 @@ fn seconds_need_an_option() {
     let expression = "*/20 0 12 * * *";
     let fault = &faults_of(expression)[0];
     assert_eq!((fault.0, fault.1.as_str()), (15, "it has 6 fields, not 5"));
-    assert!(fault.2.contains("cron_seconds"), "{}", fault.2);
+    assert!(fault.2.contains("six_field_crons"), "{}", fault.2);
     let spec = spec(&Draft { cron_seconds: true, ..cron(expression, "UTC") });
     let expected = ["2026-01-01T12:00:00Z", "2026-01-01T12:00:20Z", "2026-01-01T12:00:40Z", "2026-01-02T12:00:00Z"];
     assert_eq!(slots(&spec, "2026-01-01T00:00:00Z", 4), expected);
