@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	adminv1 "orbit.example/sdk/go/gen/orbit/admin/v1"
+	schedulev1 "orbit.example/sdk/go/gen/orbit/schedule/v1"
 )
 
 // messageBytesMax is the largest message that a client takes: larger than any that the server sends.
@@ -24,10 +25,11 @@ const messageBytesMax = 64 << 20
 // their context, or for 10 s if it has none. Each write carries a request id that is the same every time, so it happens
 // once.
 type Client struct {
-	config   clientConfig
-	endpoint endpoint
-	conn     *grpc.ClientConn
-	admin    adminv1.AdminServiceClient
+	config    clientConfig
+	endpoint  endpoint
+	conn      *grpc.ClientConn
+	admin     adminv1.AdminServiceClient
+	schedules schedulev1.ScheduleServiceClient
 }
 
 // NewClient makes a client. It connects with its first call, so it fails only if the configuration is wrong.
@@ -51,6 +53,7 @@ func NewClient(options ...ClientOption) (*Client, error) {
 		return nil, err
 	}
 	c.admin = adminv1.NewAdminServiceClient(c.conn)
+	c.schedules = schedulev1.NewScheduleServiceClient(c.conn)
 	return c, nil
 }
 
