@@ -1,7 +1,7 @@
 """Orbit, a durable workflow service: workers that do its tasks, clients that start and watch its executions.
 
-Begin with `Worker` and `Client`; `SyncClient` is the client for programs without asyncio, `orbit.testing` helps to
-test.
+Begin with `Worker` and `Client`; `SyncClient` is the client for programs without asyncio. `orbit.testing` helps to
+test; `orbit.otel` and `orbit.metrics` are extras.
 """
 
 from orbit.client import Client, Deployment
@@ -33,6 +33,7 @@ from orbit.errors import (
 )
 from orbit.execution import Event, Execution, Failure, State, Step
 from orbit.handle import ExecutionHandle
+from orbit.schedules import Schedule, ScheduleSpec, Slot
 from orbit.sync import SyncClient, SyncExecutionHandle
 from orbit.task import Middleware, Next, task
 from orbit.version import VERSION as __version__
@@ -66,6 +67,9 @@ __all__ = [
     "PermissionDenied",
     "ResourceExhausted",
     "RetryableError",
+    "Schedule",
+    "ScheduleSpec",
+    "Slot",
     "State",
     "Step",
     "SyncClient",

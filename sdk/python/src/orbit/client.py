@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from orbit_api.admin.v1 import admin_service_pb2 as pb
 from orbit_api.admin.v1.admin_service_pb2_grpc import AdminServiceStub
+from orbit_api.schedule.v1.schedule_service_pb2_grpc import ScheduleServiceStub
 
 from orbit import channel, payloads
 from orbit.calls import CALL_SECONDS, Calls, seconds
 from orbit.config import Config
 from orbit.execution import Execution, State, execution
 from orbit.handle import ExecutionHandle, new_id
+from orbit.schedules import Schedules
 
 if TYPE_CHECKING:
     import grpc
     from orbit_api.admin.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
+    from orbit_api.schedule.v1.schedule_service_pb2_grpc import ScheduleServiceAsyncStub
 
 # What a start may do if another execution has its id.
 IdReusePolicy = Literal["reject", "allow_when_closed", "terminate_running"]
@@ -85,19 +88,28 @@ class Client:
         self._calls = Calls(channel.metadata(self.config), seconds(timeout), headers)
         self._channel: grpc.aio.Channel | None = None
         self._made_stub: AdminServiceAsyncStub | None = None
+        self._made_schedule_stub: ScheduleServiceAsyncStub | None = None
+        # What starts executions at certain times.
+        self.schedules = Schedules(self._schedule_stub, self._calls)
 
     @property
     def stub(self) -> "AdminServiceAsyncStub":
         """The generated stub, for calls that this class has no method for; such a call needs `metadata` of its own."""
         if self._made_stub is None:
             # Not before the first call: a channel belongs to the event loop that runs when it is made.
-            self._channel = channel.open_channel(self.config)
+            self._channel = self._channel or channel.open_channel(self.config)
             self._made_stub = AdminServiceStub(self._channel)
         return self._made_stub
 
+    def _schedule_stub(self) -> "ScheduleServiceAsyncStub":
+        if self._made_schedule_stub is None:
+            self._channel = self._channel or channel.open_channel(self.config)
+            self._made_schedule_stub = ScheduleServiceStub(self._channel)
+        return self._made_schedule_stub
+
     async def close(self) -> None:
         """Ends the connection; calls under way fail. The next call opens another one."""
-        made, self._channel, self._made_stub = self._channel, None, None
+        made, self._channel, self._made_stub, self._made_schedule_stub = self._channel, None, None, None
         if made is not None:
             await made.close()
 

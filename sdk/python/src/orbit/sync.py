@@ -6,10 +6,7 @@
 The calls run on an event loop in a thread of their own, which begins with the first call and ends with `close`.
 """
 
-import asyncio
-import concurrent.futures
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -22,6 +19,8 @@ from orbit.client import Client, Deployment, IdReusePolicy
 from orbit.config import Config
 from orbit.execution import Event, Execution, State
 from orbit.handle import ExecutionHandle
+from orbit.loop_thread import LoopThread
+from orbit.sync_schedules import SyncSchedules
 
 Type = TypeVar("Type")
 Span = timedelta | float | None
@@ -60,7 +59,9 @@ class SyncClient:
     def _use(self, client: Client) -> None:
         self.config = client.config
         self._client = client
-        self._loop = _LoopThread()
+        self._loop = LoopThread()
+        # What starts executions at certain times.
+        self.schedules = SyncSchedules(self._loop, client.schedules)
 
     @classmethod
     def of(cls, client: Client) -> "SyncClient":
@@ -151,7 +152,7 @@ class SyncClient:
 class SyncExecutionHandle:
     """As `ExecutionHandle`, with methods that wait."""
 
-    def __init__(self, loop: "_LoopThread", handle: ExecutionHandle) -> None:
+    def __init__(self, loop: "LoopThread", handle: ExecutionHandle) -> None:
         self._loop = loop
         self._handle = handle
         self.id = handle.id
@@ -233,63 +234,3 @@ class SyncExecutionHandle:
     def delete(self, *, request_id: str | None = None, timeout: Span = None) -> None:
         """As `ExecutionHandle.delete`."""
         self._loop.run(self._handle.delete(request_id=request_id, timeout=timeout))
-
-
-class _LoopThread:
-    """An event loop in a thread, made with the first call."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def running(self) -> bool:
-        return self._loop is not None
-
-    def run(self, call: Coroutine[Any, Any, Type]) -> Type:
-        """Runs a coroutine there and waits for its end; interrupted, by Ctrl-C for example, it is cancelled."""
-        future: concurrent.futures.Future[Type] = asyncio.run_coroutine_threadsafe(call, self._begin())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def iterate(self, items: AsyncIterator[Type]) -> Iterator[Type]:
-        """Goes through an asynchronous iterator. Left early, it is closed."""
-
-        async def following() -> tuple[bool, Any]:
-            try:
-                return True, await anext(items)
-            except StopAsyncIteration:
-                return False, None
-
-        async def close() -> None:
-            if (aclose := getattr(items, "aclose", None)) is not None:
-                await aclose()
-
-        try:
-            while (step := self.run(following()))[0]:
-                yield step[1]
-        finally:
-            if self.running:
-                self.run(close())
-
-    def close(self) -> None:
-        """Ends the loop and waits for its thread."""
-        with self._lock:
-            loop, self._loop = self._loop, None
-            thread, self._thread = self._thread, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
-
-    def _begin(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="orbit-client", daemon=True)
-                self._thread.start()
-            return self._loop

@@ -4,8 +4,8 @@
     fake.workflow("order", lambda order: {"receipt": "R-1"})
     client = fake.client()              # or fake.sync_client()
 
-It keeps ids, labels, signals and the rule about the same id; it knows no definitions, checks no schema and runs no
-steps.
+It keeps ids, labels, signals and the rule about the same id. It knows no definitions, so it checks no schema and runs
+no steps.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ from orbit.sync import SyncClient
 
 if TYPE_CHECKING:
     from orbit_api.admin.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
+    from orbit_api.schedule.v1.schedule_service_pb2_grpc import ScheduleServiceAsyncStub
 
 # Takes the input and gives the output, at once or as a coroutine; what it raises fails the execution.
 Behaviour = Callable[[Any], Any]
@@ -87,6 +88,7 @@ class Fake:
         """A client whose server this is."""
         client = Client(config=Config())
         client._made_stub = cast("AdminServiceAsyncStub", self)
+        client._made_schedule_stub = cast("ScheduleServiceAsyncStub", self)
         return client
 
     def sync_client(self) -> SyncClient:

@@ -1,0 +1,297 @@
+"""Schedules: what starts executions of a workflow at certain times.
+
+    await client.schedules.create("nightly", "report", crons=["0 3 * * *"], timezone="Europe/London")
+    async for slot in client.schedules.slots("nightly"): ...
+
+Each time of a schedule is a slot; a slot starts at most one execution, ever, and the ledger tells what became of it.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from datetime import timezone as zones
+from typing import TYPE_CHECKING, Any, Literal
+
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
+from orbit_api.schedule.v1 import schedule_pb2, spec_pb2
+from orbit_api.schedule.v1 import schedule_service_pb2 as pb
+
+from orbit import payloads
+from orbit.calls import Calls
+from orbit.handle import new_id
+
+if TYPE_CHECKING:
+    from orbit_api.schedule.v1.schedule_service_pb2_grpc import ScheduleServiceAsyncStub
+
+# What a slot does while an execution of the schedule is open.
+Overlap = Literal["skip", "allow", "buffer_one", "cancel_previous", "terminate_previous"]
+# The messages for what has no argument of its own here: calendars, exclusions, daylight saving time.
+ScheduleSpec = spec_pb2.ScheduleSpec
+Span = timedelta | float | None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule as it was when the server answered."""
+
+    id: str
+    uid: str
+    # Changes with each change that a caller makes; `update`, `pause`, `resume` and `delete` take it as a condition.
+    etag: str
+    # `ACTIVE`, `PAUSED`, `INVALID` or `COMPLETED`; `UNKNOWN` for one that this SDK does not know.
+    state: str
+    workflow: str
+    input: Any
+    description: str
+    # Why it is paused, or cannot start anything; empty if it can.
+    note: str
+    raw: schedule_pb2.Schedule = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What became of one time of a schedule, or of several in a row that went alike."""
+
+    nominal_time: datetime
+    # `REGULAR`, `TRIGGER` or `BACKFILL`.
+    kind: str
+    # For example `STARTED` or `OVERLAPPED`.
+    outcome: str
+    # Id of the execution that it started; None if it has started none.
+    execution_id: str | None
+    # How many in a row went alike.
+    count: int
+    # Why, for people; may be empty.
+    detail: str
+    raw: schedule_pb2.Slot = field(repr=False, compare=False)
+
+
+class Schedules:
+    """The schedules of a server: `client.schedules`."""
+
+    def __init__(self, stub: "Callable[[], ScheduleServiceAsyncStub]", calls: Calls) -> None:
+        self._stub = stub
+        self._calls = calls
+
+    async def create(
+        self,
+        id: str,
+        workflow: str,
+        input: Any = None,
+        *,
+        crons: Sequence[str] = (),
+        every: timedelta | None = None,
+        timezone: str = "",
+        spec: ScheduleSpec | None = None,
+        version: str = "",
+        labels: Mapping[str, str] | None = None,
+        overlap: Overlap = "skip",
+        catchup_window: timedelta | None = None,
+        max_actions: int = 0,
+        pause_on_failure: bool = False,
+        description: str = "",
+        paused: bool = False,
+        request_id: str | None = None,
+        timeout: Span = None,
+    ) -> Schedule:
+        """Makes a schedule.
+
+        - When: `crons` and `every`, together or alone, read in the IANA `timezone` (required with crons); or a
+          `spec`, to which those are added.
+        - What: an execution of `workflow` with `input`, whose texts may hold `${ schedule.nominal_time }` and the like.
+        - `overlap`: what a slot does while an execution of the schedule is open.
+        - `catchup_window`: how late a slot may start; default 365 days. `max_actions`: how many start in all.
+
+        Raises `AlreadyExists` if there is another one of this id, `InvalidArgument` for times or an input that
+        cannot be used, `NotFound` for a workflow that is not there.
+        """
+        whole = ScheduleSpec()
+        if spec is not None:
+            whole.CopyFrom(spec)
+        whole.crons.extend(crons)
+        if every is not None:
+            whole.intervals.add().every.FromTimedelta(every)
+        if timezone:
+            whole.timezone = timezone
+        request = pb.CreateScheduleRequest(
+            id=id,
+            spec=whole,
+            start=schedule_pb2.StartTemplate(
+                workflow=workflow, version=version, input=payloads.encode(input), labels=dict(labels or {})
+            ),
+            policies=schedule_pb2.SchedulePolicies(
+                overlap=_overlap(overlap), max_actions=max_actions, pause_on_failure=pause_on_failure
+            ),
+            description=description,
+            paused=paused,
+            request_id=new_id(request_id),
+        )
+        if catchup_window is not None:
+            request.policies.catchup_window.FromTimedelta(catchup_window)
+        answer = await self._calls.make(self._stub().CreateSchedule, request, timeout)
+        return _schedule(answer.schedule)
+
+    async def get(self, id: str, *, uid: str = "", timeout: Span = None) -> Schedule:
+        """Reads a schedule. Raises `NotFound`."""
+        request = pb.GetScheduleRequest(id=id, uid=uid)
+        return _schedule((await self._calls.make(self._stub().GetSchedule, request, timeout)).schedule)
+
+    async def list(self, *, workflow: str = "", page_size: int = 0) -> AsyncIterator[Schedule]:
+        """The schedules, by id; only those that start a workflow if one is named."""
+        token = ""
+        while True:
+            request = pb.ListSchedulesRequest(workflow=workflow, page_size=page_size, page_token=token)
+            answer = await self._calls.make(self._stub().ListSchedules, request)
+            for one in answer.schedules:
+                yield _schedule(one)
+            token = answer.next_page_token
+            if not token:
+                return
+
+    async def update(
+        self,
+        id: str,
+        changed: schedule_pb2.Schedule,
+        *,
+        mask: Sequence[str] = (),
+        etag: str = "",
+        request_id: str | None = None,
+        timeout: Span = None,
+    ) -> Schedule:
+        """Changes a schedule: the fields of `changed` that `mask` names, for example `spec` or `start.input`; without a
+        mask those of `spec`, `start`, `policies` and `description` that are set.
+
+        Raises `OrbitError` with the reason `ETAG_MISMATCH` if somebody else has changed it since it had `etag`."""
+        request = pb.UpdateScheduleRequest(id=id, schedule=changed, etag=etag, request_id=new_id(request_id))
+        if mask:
+            request.update_mask.CopyFrom(FieldMask(paths=mask))
+        return _schedule((await self._calls.make(self._stub().UpdateSchedule, request, timeout)).schedule)
+
+    async def pause(
+        self, id: str, note: str = "", *, etag: str = "", request_id: str | None = None, timeout: Span = None
+    ) -> Schedule:
+        """Pauses it: nothing starts by itself, and the times that come meanwhile are passed over for good."""
+        request = pb.PauseScheduleRequest(id=id, note=note, etag=etag, request_id=new_id(request_id))
+        return _schedule((await self._calls.make(self._stub().PauseSchedule, request, timeout)).schedule)
+
+    async def resume(self, id: str, *, etag: str = "", request_id: str | None = None, timeout: Span = None) -> Schedule:
+        """Ends a pause, and judges a schedule anew that is invalid."""
+        request = pb.ResumeScheduleRequest(id=id, etag=etag, request_id=new_id(request_id))
+        return _schedule((await self._calls.make(self._stub().ResumeSchedule, request, timeout)).schedule)
+
+    async def trigger(
+        self, id: str, *, overlap: Overlap | None = None, request_id: str | None = None, timeout: Span = None
+    ) -> Slot:
+        """Starts an execution now, beside the schedule's own times, and gives the slot: it may have started, wait or
+        have been skipped, as `overlap` says (default: the schedule's)."""
+        request = pb.TriggerScheduleRequest(id=id, request_id=new_id(request_id))
+        if overlap is not None:
+            request.overlap = _overlap(overlap)
+        return _slot((await self._calls.make(self._stub().TriggerSchedule, request, timeout)).slot)
+
+    async def backfill(
+        self,
+        id: str,
+        first: datetime,
+        last: datetime,
+        *,
+        concurrency: int = 1,
+        request_id: str | None = None,
+        timeout: Span = None,
+    ) -> str:
+        """Starts executions for the schedule's times from `first` to `last` (aware of their zones), in order and in the
+        background; gives the name of the call, which its slots carry."""
+        request = pb.BackfillScheduleRequest(
+            id=id,
+            first_time=_timestamp(first),
+            last_time=_timestamp(last),
+            concurrency=concurrency,
+            request_id=new_id(request_id),
+        )
+        return (await self._calls.make(self._stub().BackfillSchedule, request, timeout)).request
+
+    async def preview(
+        self,
+        id: str | None = None,
+        *,
+        spec: ScheduleSpec | None = None,
+        after: datetime | None = None,
+        count: int = 10,
+        timeout: Span = None,
+    ) -> Sequence[schedule_pb2.PlannedSlot]:
+        """The next times of a schedule, or of a `spec` that is not stored, with those that are left out and why."""
+        request = pb.PreviewScheduleRequest(id=id or "", max_slots=count)
+        if spec is not None:
+            request.spec.CopyFrom(spec)
+        if after is not None:
+            request.after_time.CopyFrom(_timestamp(after))
+        return (await self._calls.make(self._stub().PreviewSchedule, request, timeout)).slots
+
+    async def slots(self, id: str, *, uid: str = "", page_size: int = 0) -> AsyncIterator[Slot]:
+        """The ledger, the newest time first."""
+        token = ""
+        while True:
+            request = pb.ListSlotsRequest(id=id, uid=uid, page_size=page_size, page_token=token)
+            answer = await self._calls.make(self._stub().ListSlots, request)
+            for one in answer.slots:
+                yield _slot(one)
+            token = answer.next_page_token
+            if not token:
+                return
+
+    async def delete(
+        self,
+        id: str,
+        *,
+        etag: str = "",
+        allow_missing: bool = False,
+        request_id: str | None = None,
+        timeout: Span = None,
+    ) -> None:
+        """Deletes it; executions that it started go on. Raises `NotFound`, unless it may be missing."""
+        request = pb.DeleteScheduleRequest(id=id, etag=etag, allow_missing=allow_missing, request_id=new_id(request_id))
+        await self._calls.make(self._stub().DeleteSchedule, request, timeout)
+
+
+def _schedule(raw: schedule_pb2.Schedule) -> Schedule:
+    return Schedule(
+        id=raw.id,
+        uid=raw.uid,
+        etag=raw.etag,
+        state=_name(schedule_pb2.Schedule.State, raw.state, "STATE_"),
+        workflow=raw.start.workflow,
+        input=payloads.decode(raw.start.input) if raw.start.HasField("input") else None,
+        description=raw.description,
+        note=raw.invalid_reason or raw.pause_note,
+        raw=raw,
+    )
+
+
+def _slot(raw: schedule_pb2.Slot) -> Slot:
+    return Slot(
+        nominal_time=raw.nominal_time.ToDatetime(tzinfo=zones.utc),
+        kind=_name(schedule_pb2.Slot.Kind, raw.kind, "KIND_"),
+        outcome=_name(schedule_pb2.Slot.Outcome, raw.outcome, "OUTCOME_"),
+        execution_id=raw.execution.id if raw.HasField("execution") else None,
+        count=raw.slot_count,
+        detail=raw.detail,
+        raw=raw,
+    )
+
+
+def _name(kind: Any, number: int, prefix: str) -> str:
+    try:
+        return str(kind.Name(number)).removeprefix(prefix)
+    except ValueError:
+        return "UNKNOWN"
+
+
+def _overlap(overlap: Overlap) -> schedule_pb2.SchedulePolicies.Overlap.ValueType:
+    return schedule_pb2.SchedulePolicies.Overlap.Value(f"OVERLAP_{overlap.upper()}")
+
+
+def _timestamp(time: datetime) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromNanoseconds(int(time.timestamp() * 1_000_000) * 1_000)
+    return stamp
