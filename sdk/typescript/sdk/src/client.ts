@@ -16,6 +16,7 @@ import { stateName, summary, type ExecutionState, type ExecutionSummary } from "
 import { ExecutionHandle, type WriteOptions } from "./handle.js";
 import { stderrLogger, type Logger } from "./logger.js";
 import { encodePayload } from "./payload.js";
+import { Schedules } from "./schedules.js";
 import { validate } from "./schema.js";
 import { dateOf, durationOf } from "./time.js";
 import type { Workflow } from "./workflow.js";
@@ -95,6 +96,8 @@ export class Client {
   /** Origin of the server, as in `http://localhost:7070`. */
   readonly address: string;
   readonly logger: Logger;
+  /** Makes schedules and finds them. */
+  readonly schedules: Schedules;
   /** Opens another connection to the same server. */
   readonly openConnection: () => Connection;
   readonly #connection: Connection;
@@ -114,6 +117,7 @@ export class Client {
     }
     this.#connection = this.openConnection();
     this.address = this.#connection.address;
+    this.schedules = new Schedules(this.#connection);
   }
 
   /** The generated calls themselves, for what this class does not have. Their errors are `ConnectError`. */

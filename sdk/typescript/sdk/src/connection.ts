@@ -3,6 +3,7 @@
 import { createClient, type Client, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { AdminService } from "@orbit/api/orbit/admin/v1/admin_service_pb.js";
+import { ScheduleService } from "@orbit/api/orbit/schedule/v1/schedule_service_pb.js";
 import { WorkerService } from "@orbit/api/orbit/worker/v1/worker_service_pb.js";
 import type { Config } from "./config.js";
 import { SDK } from "./version.js";
@@ -19,6 +20,8 @@ const WINDOW_BYTES = 1024 * 1024;
 export interface Connection {
   /** Calls for callers and operators. */
   readonly admin: Client<typeof AdminService>;
+  /** Calls for schedules. */
+  readonly schedules: Client<typeof ScheduleService>;
   /** Calls for workers. */
   readonly worker: Client<typeof WorkerService>;
   /** Origin of the server. */
@@ -48,7 +51,13 @@ export function openConnection(config: Config, interceptors: readonly Intercepto
 
 /** A connection over a transport that is there, for example one within the process. */
 export function connectionOver(transport: Transport, address: string, reset: () => void): Connection {
-  return { admin: createClient(AdminService, transport), worker: createClient(WorkerService, transport), address, reset };
+  return {
+    admin: createClient(AdminService, transport),
+    schedules: createClient(ScheduleService, transport),
+    worker: createClient(WorkerService, transport),
+    address,
+    reset,
+  };
 }
 
 function withHeaders(apiKey: string | undefined): Interceptor {

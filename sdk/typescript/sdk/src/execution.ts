@@ -100,7 +100,7 @@ export function stateName(state: Execution_State): ExecutionState {
 }
 
 /** The name of an enum's value; its number for one that this SDK does not know. */
-function nameOf(names: Readonly<Record<number, string | undefined>>, value: number): string {
+export function nameOf(names: Readonly<Record<number, string | undefined>>, value: number): string {
   return names[value] ?? String(value);
 }
 

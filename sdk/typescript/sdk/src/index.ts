@@ -37,6 +37,15 @@ export {
 export { parseJson, printJson, type Json } from "./json.js";
 export { loggerOf, stderrLogger, withFields, type LogFields, type Logger, type LogLevel } from "./logger.js";
 export { decodePayload, encodePayload, UnknownPayloadError } from "./payload.js";
+export {
+  ScheduleHandle,
+  Schedules,
+  type Overlap,
+  type ScheduleDescription,
+  type ScheduleOptions,
+  type ScheduleTimes,
+  type SlotDescription,
+} from "./schedules.js";
 export { SchemaError, type SchemaIssue, type SchemaResult, type StandardSchema } from "./schema.js";
 export {
   task,

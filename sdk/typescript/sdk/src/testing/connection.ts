@@ -1,9 +1,10 @@
 /** The calls that the in-memory Orbit answers, as a connection that the real client takes. */
 
 import { randomUUID } from "node:crypto";
-import { create, type DescMessage, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
+import { create, type DescMessage, type DescService, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import type { CallOptions, Client as RpcClient } from "@connectrpc/connect";
 import { AdminService } from "@orbit/api/orbit/admin/v1/admin_service_pb.js";
+import { ScheduleService } from "@orbit/api/orbit/schedule/v1/schedule_service_pb.js";
 import { WorkerService } from "@orbit/api/orbit/worker/v1/worker_service_pb.js";
 import type { Connection } from "../connection.js";
 import {
@@ -12,6 +13,7 @@ import {
   InvalidArgumentError,
   NotFoundError,
   UnimplementedError,
+  type OrbitError,
 } from "../errors.js";
 import { encodePayload } from "../payload.js";
 import { millisecondsOf } from "../time.js";
@@ -39,19 +41,26 @@ export function fakeConnection(fake: FakeOrbit): Connection {
   }
   admin.watchEvents = (request: { id: string; afterNumber: bigint }, options?: CallOptions) =>
     watch(fake, request, options?.signal);
-  const worker: Record<string, unknown> = {};
-  for (const name of Object.keys(WorkerService.method)) {
-    worker[name] = () => {
-      const message = "the in-memory Orbit runs tasks itself; give them to `new FakeOrbit({ tasks })`";
-      return Promise.reject(new InvalidArgumentError(message, { code: "INVALID_ARGUMENT" }));
-    };
-  }
+  const worker = refusing(WorkerService, () => {
+    const message = "the in-memory Orbit runs tasks itself; give them to `new FakeOrbit({ tasks })`";
+    return new InvalidArgumentError(message, { code: "INVALID_ARGUMENT" });
+  });
+  const schedules = refusing(ScheduleService, () => {
+    return new UnimplementedError("the fake has no schedules", { code: "UNIMPLEMENTED" });
+  });
   return {
     admin: admin as RpcClient<typeof AdminService>,
-    worker: worker as RpcClient<typeof WorkerService>,
+    schedules,
+    worker,
     address: "memory:",
     reset: () => undefined,
   };
+}
+
+/** Calls of a service that are all refused. */
+function refusing<S extends DescService>(service: S, refusal: () => OrbitError): RpcClient<S> {
+  const names = service.methods.map(({ localName }) => localName);
+  return Object.fromEntries(names.map((name) => [name, () => Promise.reject(refusal())])) as unknown as RpcClient<S>;
 }
 
 function messageOf(schema: DescMessage, parts: unknown): unknown {
