@@ -81,10 +81,11 @@ pub(super) fn apply(
     let (mut members, source) = (members(before)?, members(new)?);
     for Path { field, inner } in paths {
         match inner {
-            None => put(&mut members, field, source.get(*field)),
+            None => put(&mut members, field, member(&source, field)),
             Some(inner) => {
-                let mut inside = members_of(members.get(*field))?;
-                put(&mut inside, inner, members_of(source.get(*field))?.get(*inner));
+                let mut inside = members_of(member(&members, field))?;
+                let from = members_of(member(&source, field))?;
+                put(&mut inside, inner, member(&from, inner));
                 let text = serde_json::to_string(&inside).map_err(unwritable)?;
                 members.insert((*field).to_owned(), RawValue::from_string(text).map_err(unwritable)?);
             }
@@ -94,9 +95,13 @@ pub(super) fn apply(
     json::from_slice(text.as_bytes()).map_err(|faults| Invalid::field("schedule", faults.to_string()))
 }
 
-fn put(members: &mut Members, name: &str, value: Option<&Box<RawValue>>) {
+fn member<'m>(members: &'m Members, name: &str) -> Option<&'m RawValue> {
+    members.get(name).map(|value| &**value)
+}
+
+fn put(members: &mut Members, name: &str, value: Option<&RawValue>) {
     match value {
-        Some(value) => members.insert(name.to_owned(), value.clone()),
+        Some(value) => members.insert(name.to_owned(), value.to_owned()),
         None => members.remove(name),
     };
 }
@@ -108,7 +113,7 @@ fn members(schedule: &proto::Schedule) -> Result<Members, Invalid> {
     serde_json::from_str(&text).map_err(unwritable)
 }
 
-fn members_of(value: Option<&Box<RawValue>>) -> Result<Members, Invalid> {
+fn members_of(value: Option<&RawValue>) -> Result<Members, Invalid> {
     value.map_or_else(|| Ok(Members::new()), |value| serde_json::from_str(value.get()).map_err(unwritable))
 }
 

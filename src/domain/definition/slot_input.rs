@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn faults_of_an_input_have_their_place() {
-        let faults = |json: &str| SlotInput::compile(json).err().expect("it has faults");
+        let faults = |json: &str| SlotInput::compile(json).expect_err("it has faults");
         let all = faults("{\"a\": \"${ schedule.time }\",\n \"b\": [\"${ input.x }\", \"${ steps.a.output }\"]}");
         let places: Vec<_> = all.iter().map(|fault| (fault.path.as_str(), fault.line, fault.column)).collect();
         assert_eq!(places, [("a", 1, 11), ("b[0]", 2, 12), ("b[1]", 2, 28)]);
