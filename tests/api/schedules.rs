@@ -273,7 +273,7 @@ async fn c055_a_trigger_counts_as_the_open_execution() {
     assert_eq!(server.trigger("nightly").await.outcome(), slot::Outcome::Buffered);
     assert_eq!(server.trigger("nightly").await.outcome(), slot::Outcome::Overlapped);
     let shown = server.schedule("nightly").await;
-    assert_eq!(shown.open_executions, [execution.clone()]);
+    assert_eq!(shown.open_executions, std::slice::from_ref(&execution));
     assert!(shown.waiting_time.is_some());
     assert_eq!(shown.etag, made.etag, "what it starts is no change of a caller's");
 
