@@ -42,14 +42,14 @@ impl World {
         let progress = random.one_in(2).then(|| json("1"));
         let key = u8::try_from(random.below(4)).unwrap();
         let request = random.one_in(2).then(|| request(key, u8::from(random.one_in(9))));
-        match random.below(34) {
+        match random.below(38) {
             0..=8 if !waiting.is_empty() => dispatch(&waiting[random.below(waiting.len())]),
             0 => dispatch_to(&unit, random.pick(&[WIDE, 0])),
             1..=12 => complete(&unit, number, random.pick(&["1", "1", "2", "\"wrong\""])),
             13..=15 => fail(&unit, number, random.pick(&["E", "F"])),
             16 => fail_for_good(&unit, number, "E"),
             17 => hold_command(&unit, number),
-            18..=19 => Command::EndDelivery { delivery, reason, progress },
+            18..=19 | 34..=36 => Command::EndDelivery { delivery, reason, progress },
             20 => Command::MissBeat { delivery, progress },
             21..=23 => Command::Signal {
                 name: arc(random.pick(&["go", "go", "note", "note", "unknown"])),
@@ -57,9 +57,9 @@ impl World {
                 expire_time: random.one_in(3).then(|| at(now + random.pick(&[-1.0, 4.0, 10.0]))),
                 request,
             },
-            24 if random.one_in(5) => Command::Cancel { reason: arc("enough"), request },
+            24 if random.one_in(2) => Command::Cancel { reason: arc("enough"), request },
             24 if random.one_in(if index == 0 { 10 } else { 3 }) => Command::Terminate { reason: arc("stop"), request },
-            24 if random.one_in(2) => Command::Pause { reason: arc("wait"), request },
+            24 | 37 if random.one_in(2) => Command::Pause { reason: arc("wait"), request },
             25 => Command::Resume { request },
             26 => {
                 let obstacle = random.one_in(8).then_some(Obstacle::IdTaken);
