@@ -219,7 +219,8 @@ pub enum Settled {
         unit: Unit,
         /// Number of the event that asked for it.
         number: u64,
-        /// Why, for programs: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED`, `SIGNAL_UNKNOWN`, `PAYLOAD_INVALID`.
+        /// Why, for programs: `EXECUTION_NOT_FOUND`, `EXECUTION_CLOSED`, `SIGNAL_UNKNOWN`, `PAYLOAD_INVALID`,
+        /// `SIGNAL_BUFFER_FULL` of one that winds down.
         reason: &'static str,
         /// Why, for people.
         message: Arc<str>,

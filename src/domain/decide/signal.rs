@@ -37,7 +37,7 @@ impl Decision<'_> {
         let offer = if expired { Offer::default() } else { self.offer(name, &payload) };
         let is_left = !expired && offer.taker.is_none();
         let handler = if is_left { self.handler_for(name, &payload) } else { None };
-        self.make_room(offer.taker.is_some() || expired)?;
+        self.make_room(offer.taker.is_some() || expired, giver)?;
         let (request, sender) = match giver {
             Giver::Caller(request) => (request, None),
             Giver::Step(sender) => (None, Some(sender)),
@@ -80,14 +80,20 @@ impl Decision<'_> {
     }
 
     /// Refuses a signal for which the buffer has no place, or drops expired ones that take it.
-    fn make_room(&mut self, passes_through: bool) -> Result<(), Rejection> {
+    ///
+    /// A step tries again where there may be room later. In an execution that winds down it could wait for ever, and two
+    /// could wait for each other, or one for itself.
+    fn make_room(&mut self, passes_through: bool, giver: Giver) -> Result<(), Rejection> {
         let limit = self.settings.buffered_signals_max;
         if passes_through || self.state.signals().len() < limit {
             return Ok(());
         }
         let expired: Vec<u64> = self.state.signals().expired(self.now).take(EXPIRED_DROPPED_MAX).collect();
         if expired.is_empty() {
-            return Err(Rejection::SignalBufferFull { limit });
+            return Err(match (giver, self.state.cause()) {
+                (Giver::Step(_), Some(cause)) => Rejection::WindingDown { cause: cause.as_str() },
+                (Giver::Step(_), None) | (Giver::Caller(_), _) => Rejection::SignalBufferFull { limit },
+            });
         }
         for signal_number in expired {
             self.emit(EventKind::SignalExpired { signal_number });

@@ -186,7 +186,9 @@ impl Sampler<'_> {
             }
             _ => format!("execution: 'other-{step}'"),
         };
-        format!("signal: {{{to}, name: {}, payload: '${{ input.n }}'}}", self.pick(&SIGNALS))
+        // A handler that gives what it takes may keep itself busy for ever.
+        let name = if stands == In::OnEvent { SIGNALS[0] } else { self.pick(&SIGNALS) };
+        format!("signal: {{{to}, name: {name}, payload: '${{ input.n }}'}}")
     }
 
     fn http(&mut self, item: &str) -> String {

@@ -145,8 +145,9 @@ impl Core {
             Rejection::SignalInvalid { .. } => "PAYLOAD_INVALID",
             // There will be room.
             Rejection::SignalBufferFull { .. } => return Err(Error::Rejected(rejection)),
-            Rejection::WindingDown { .. }
-            | Rejection::RequestIdReused
+            // There may never be.
+            Rejection::WindingDown { .. } => "SIGNAL_BUFFER_FULL",
+            Rejection::RequestIdReused
             | Rejection::InputInvalid { .. }
             | Rejection::NotRetryable { .. }
             | Rejection::ExecutionOpen { .. }

@@ -109,3 +109,18 @@ fn senders_are_remembered_for_thirty_days() {
     run.at(31.0 * DAY, from(3, "3"));
     assert_eq!(run.at(31.0 * DAY, from(1, "1")), ["signal go 1"]);
 }
+
+#[test]
+fn a_signal_of_a_step_does_not_wait_for_room_in_what_winds_down() {
+    let lines = "tasks: {t@1: {}}\nsignals: {go: {}}\nsteps: [{id: a, task: t@1}]";
+    let mut run = Run::start(lines, "{}");
+    run.settings.buffered_signals_max = 1;
+    run.at(1.0, from(1, "1"));
+    let full = Err(Rejection::SignalBufferFull { limit: 1 });
+    assert_eq!(run.decide_at(2.0, from(2, "2")), full);
+    run.at(3.0, dispatch("a"));
+    run.at(4.0, cancel());
+    assert_eq!(run.decide_at(5.0, from(2, "2")), Err(Rejection::WindingDown { cause: "CANCEL" }));
+    assert_eq!(run.decide_at(6.0, signal("go", "3")), full);
+    assert_eq!(run.decide_at(7.0, from(1, "1")), Ok(Outcome::Recorded(3)));
+}

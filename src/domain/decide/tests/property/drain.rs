@@ -20,8 +20,8 @@ impl World {
                 return;
             }
             self.now += if round % 20 == 19 { 1_000.0 } else { 1.0 };
-            while let Some(last) = self.flights.len().checked_sub(1) {
-                self.land(last);
+            for _ in 0..self.flights.len() {
+                self.land(0);
             }
             for index in open {
                 self.answer(index);

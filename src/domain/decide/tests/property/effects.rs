@@ -136,6 +136,7 @@ impl World {
             Ok(_) => Some(Settled::SignalTaken { unit: unit.clone(), number: *number }),
             Err(Rejection::SignalBufferFull { .. }) => None,
             Err(Rejection::Deleted) => refused("EXECUTION_NOT_FOUND", "it is gone"),
+            Err(Rejection::WindingDown { .. }) => refused("SIGNAL_BUFFER_FULL", "it winds down"),
             Err(Rejection::ExecutionClosed { .. }) => refused("EXECUTION_CLOSED", "it is closed"),
             Err(rejection) => panic!("a signal was refused: {rejection}"),
         }

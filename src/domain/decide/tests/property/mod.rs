@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use world::World;
 
 /// Cases of one run, unless `CASES` says otherwise.
-const CASES: u64 = 120;
+const CASES: u64 = 200;
 
 /// A generator of random numbers: splitmix64.
 struct Random(u64);
