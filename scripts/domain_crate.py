@@ -14,7 +14,7 @@ import tomllib
 ROOT = Path(__file__).resolve().parent.parent
 
 # What tests read beside the sources.
-READ_BY_TESTS = ["docs/workflows.md", "docs/definition-faults.md", "examples/order"]
+READ_BY_TESTS = ["docs", "examples/order"]
 
 MANIFEST = """[package]
 name = "orbit"
