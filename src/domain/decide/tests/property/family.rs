@@ -1,6 +1,5 @@
 //! What must be true of executions that have to do with each other, once everything has ended.
 
-use super::world::Life;
 use super::*;
 
 impl World {
@@ -95,10 +94,10 @@ impl World {
                 (Ends::Attempt(_) | Ends::Otherwise, _) => (0, 0),
             };
             if let Some(number) = sent.remove(unit) {
-                // Nobody can ask what is gone whether it took it.
-                let is_there = |life: &&Life| most > 0 || !life.is_removed;
-                let came = self.received(index, number, is_there);
-                let rule = "a signal that was given came once, and one that was not did not";
+                // Nobody can ask what is gone whether it took it; and what was refused may still be on its way twice.
+                let refused = Some(event.time).filter(|_| most == 0);
+                let came = self.received(index, number, refused);
+                let rule = "a signal that was given came once, and one that was refused had not come";
                 hold(rule, least <= came && came <= most, || format!("{unit}: {came} times, {:?}", event.kind));
             }
         }
@@ -106,15 +105,17 @@ impl World {
         hold("each signal has a sender of its own", senders.len() == self.senders.len(), String::new);
     }
 
-    /// How often the signal that the event of this number asked for came to some executions.
-    fn received(&self, index: usize, number: u64, which: impl Fn(&&Life) -> bool) -> usize {
+    /// How often the signal that the event of this number asked for came; to those that are there, before it was refused, if
+    /// it was.
+    fn received(&self, index: usize, number: u64, refused: Option<Timestamp>) -> usize {
         let Some(key) = self.senders.get(&(index, number)) else { return 0 };
-        let events = self.lives.iter().filter(which).flat_map(|life| &life.run.log);
+        let lives = self.lives.iter().filter(|life| refused.is_none() || !life.is_removed);
         let came = |event: &&Event| {
             let EventKind::SignalReceived { sender, .. } = &event.kind else { return false };
-            sender.as_ref() == Some(key)
+            // The clocks of those who decide are up to two seconds apart.
+            sender.as_ref() == Some(key) && refused.is_none_or(|time| event.time + span(2.0) < time)
         };
-        events.filter(came).count()
+        lives.flat_map(|life| &life.run.log).filter(came).count()
     }
 }
 
