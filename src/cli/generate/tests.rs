@@ -1,3 +1,5 @@
+//! What is generated for the example shop, line by line, and what is refused.
+
 use super::{Declared, go, python, typescript};
 use crate::domain::definition::Definition;
 
