@@ -227,11 +227,13 @@ impl<'t> Parser<'t> {
         // `FRI-SUN` and `5-0` end with the Sunday after.
         let last = if field.last == 7 && last == 0 && first > 0 { 7 } else { last };
         if first > last {
-            let hint = format!(
-                "a range does not go on at the field's beginning; write `{from}-{},{}-{to}`",
-                self.named(field, widest, from),
-                self.named(field, field.first, from)
-            );
+            let beginning = self.named(field, field.first, from);
+            let hint = if first > widest {
+                format!("{from} is {beginning} as well; write `{beginning}-{to}`")
+            } else {
+                let end = self.named(field, widest, from);
+                format!("a range does not go on at the field's beginning; write `{from}-{end},{beginning}-{to}`")
+            };
             self.refuse(piece.at, code::CRON_INVALID, format!("the range {} runs backwards", piece.text), hint);
             return None;
         }

@@ -58,11 +58,17 @@ impl Schedule {
     ///
     /// If the times are the same, nothing is lost or repeated. Otherwise nothing starts any more that the old times had
     /// and that was not decided yet, and nothing that the new times have up to now: the ledger gets rows for the former,
-    /// for at most [`SLOTS_MAX`] slots. A slot that waits for the end of a run goes on waiting.
+    /// for at most [`SLOTS_MAX`] slots. A slot that waits for the end of a run goes on waiting. A schedule that had started
+    /// all that it may, and may start more now, goes on from now.
     #[must_use]
     pub fn replace(&self, state: &State, new: &Self, situation: &Situation<'_>) -> Decision {
         if self.spec == new.spec {
-            return new.decide(state, situation);
+            let mut state = state.clone();
+            if self.is_used_up(&state) {
+                // It had no slots any more; those that would have been are none to be caught up with.
+                state.cursor = state.cursor.max(situation.now);
+            }
+            return new.decide(&state, situation);
         }
         let mut leaving = Deciding::new(self, state, situation);
         leaving.leave_undecided();
@@ -110,21 +116,32 @@ impl<'a> Deciding<'a> {
         if let (Some(due), Some(waiting)) = (self.waits_anew, &self.state.waiting) {
             self.entries.push(Entry::one(waiting.slot.clone(), due, Outcome::Buffered));
         }
-        let ending = self.state.waiting.as_ref().and_then(|waiting| waiting.ending).filter(|_| self.open_runs > 0);
+        let ending = self.next_waiting().and_then(|waiting| waiting.ending).filter(|_| self.open_runs > 0);
         Decision { state: self.state, entries: self.entries, ending, wake: self.wake }
     }
 
     /// Starts the slot that waited for open runs to end, once they have. The catch-up window is about the time that a
-    /// server was away, so it does not end this wait.
+    /// server was away, so it does not end this wait. What may not start any more, because `max_actions` was lowered to
+    /// what has started, does not go on waiting.
     fn start_what_waits(&mut self) {
         let Some(Waiting { slot, .. }) = &self.state.waiting else { return };
-        let is_held = self.state.pause.is_some() && slot.kind == SlotKind::Regular;
-        if self.open_runs == 0 && !is_held {
-            let slot = slot.clone();
+        let (slot, due) = (slot.clone(), self.due(slot));
+        if slot.kind == SlotKind::Regular && self.schedule.is_used_up(&self.state) {
             self.state.waiting = None;
-            let due = self.due(&slot);
+            self.entries.push(Entry::one(slot, due, Outcome::Skipped(SkipReason::Replaced)));
+            // The ledger has a row of it, which becomes this one.
+            self.sealed = self.entries.len();
+        } else if self.open_runs == 0 && self.next_waiting().is_some() {
+            self.state.waiting = None;
             self.start(slot, due);
         }
+    }
+
+    /// The slot that starts as soon as no run is open: what a pause or `max_actions` holds back is none, so nobody is asked
+    /// to end for it, and no trigger or backfill waits for it.
+    fn next_waiting(&self) -> Option<&Waiting> {
+        let holds_regular = self.state.pause.is_some() || self.schedule.is_used_up(&self.state);
+        self.state.waiting.as_ref().filter(|waiting| waiting.slot.kind != SlotKind::Regular || !holds_regular)
     }
 
     /// When a slot may start at the earliest.
@@ -189,7 +206,7 @@ impl<'a> Deciding<'a> {
 
     /// Decides one slot that is due, by what it meets.
     fn offer(&mut self, slot: Slot, due: Timestamp, overlap: Overlap) {
-        let is_free = self.open_runs == 0 && self.state.waiting.is_none();
+        let is_free = self.open_runs == 0 && self.next_waiting().is_none();
         if is_free || overlap == Overlap::Allow {
             return self.start(slot, due);
         }
@@ -268,7 +285,7 @@ impl<'a> Deciding<'a> {
                 }
             };
             // The schedule's own slot comes first.
-            if self.open_runs >= concurrency || self.state.waiting.is_some() {
+            if self.open_runs >= concurrency || self.next_waiting().is_some() {
                 return;
             }
             if self.starts >= STARTS_MAX {

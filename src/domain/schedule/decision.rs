@@ -84,6 +84,6 @@ pub enum SkipReason {
     Superseded,
     /// The schedule was paused.
     Paused,
-    /// The schedule's times were changed before it could start.
+    /// The schedule's times were changed before it could start, or it waited and `max_actions` was lowered.
     Replaced,
 }

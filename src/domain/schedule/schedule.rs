@@ -74,8 +74,8 @@ impl Schedule {
     }
 
     /// Takes a backfill of the slots from `first` to `last`, both included, and decides. Its slots start one after
-    /// another, oldest first, whenever fewer than `concurrency` runs of the schedule are open and no slot waits; a pause
-    /// does not hold them up, and they do not count for `max_actions`.
+    /// another, oldest first, whenever fewer than `concurrency` runs of the schedule are open and no slot waits that may
+    /// start; a pause does not hold them up, and they do not count for `max_actions`.
     ///
     /// # Errors
     ///

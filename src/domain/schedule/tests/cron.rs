@@ -132,6 +132,7 @@ fn a_fault_says_where_it_is_and_what_to_do() {
         ("*/90 * * * *", 3, "`90` is no step of a minute; it is 1 to 59", "use an interval"),
         ("0 22-2 * * *", 3, "the range 22-2 runs backwards", "write `22-23,0-2`"),
         ("0 9 * * SAT-MON", 9, "the range SAT-MON runs backwards", "write `SAT-SAT,SUN-MON`"),
+        ("0 9 * * 7-1", 9, "the range 7-1 runs backwards", "write `0-1`"),
         ("1,,2 * * * *", 3, "a number is missing", ""),
         ("1- * * * *", 3, "a number is missing", ""),
         ("-5 * * * *", 1, "a number is missing", ""),

@@ -285,6 +285,35 @@ fn a_pause_holds_slots_and_its_end_does_not_start_what_it_passed_over() {
 }
 
 #[test]
+fn nobody_is_asked_to_end_for_a_slot_that_a_pause_holds() {
+    let schedule = minutely(Overlap::CancelPrevious);
+    let mut state = schedule.decide(&made("2026-01-01T11:59:30Z"), &when(NOON, 1)).state;
+    state.pause(PauseReason::Asked { note: Arc::from("") }, at("2026-01-01T12:00:10Z"));
+    let paused = schedule.decide(&state, &when("2026-01-01T12:00:20Z", 1));
+    assert_eq!((paused.ending, paused.state.waiting.is_some()), (None, true));
+    state = paused.state;
+    state.resume(at("2026-01-01T12:00:30Z"));
+    assert_eq!(schedule.decide(&state, &when("2026-01-01T12:00:30Z", 1)).ending, Some(Ending::Cancel));
+}
+
+#[test]
+fn a_slot_that_a_pause_holds_is_in_nobodys_way() {
+    let now = when("2026-01-01T12:00:20Z", 0);
+    for overlap in [Overlap::Skip, Overlap::BufferOne, Overlap::CancelPrevious] {
+        let schedule = minutely(Overlap::BufferOne);
+        let mut state = schedule.decide(&made("2026-01-01T11:59:30Z"), &when(NOON, 1)).state;
+        state.pause(PauseReason::Asked { note: Arc::from("") }, at("2026-01-01T12:00:10Z"));
+        let triggered = schedule.trigger(&state, &trigger("t", Some(overlap)), &now);
+        assert_eq!(rows(&triggered), ["trigger 12:00:20 started"], "{overlap:?}");
+        assert_eq!(triggered.state.waiting, state.waiting, "{overlap:?}");
+        let span = (at("2026-01-01T11:00:00Z"), at("2026-01-01T11:00:00Z"));
+        let backfilled = schedule.backfill(&state, &Arc::from("b"), span, 1, &now).unwrap();
+        assert_eq!(rows(&backfilled), ["backfill 11:00:00 started"]);
+        assert_eq!(backfilled.state.waiting, state.waiting);
+    }
+}
+
+#[test]
 fn a_failed_run_pauses_the_schedule_that_asks_for_it() {
     let mut schedule = minutely(Overlap::Skip);
     let mut state = made(NOON);
@@ -313,6 +342,30 @@ fn what_cannot_start_fails_and_holds_up_nothing() {
     let paused = schedule.decide(&made("2026-01-01T11:59:30Z"), &situation);
     assert_eq!(rows(&paused), ["12:00:00 failed"]);
     assert!(paused.state.pause.is_some() && paused.wake.is_none());
+}
+
+#[test]
+fn a_slot_that_waits_does_not_start_beyond_a_lowered_maximum() {
+    let old = minutely(Overlap::CancelPrevious);
+    let started = old.decide(&made("2026-01-01T11:59:30Z"), &when(NOON, 0)).state;
+    let state = old.decide(&started, &when("2026-01-01T12:01:00Z", 1)).state;
+    let mut new = old.clone();
+    new.policies.max_actions = Some(1);
+    let lowered = old.replace(&state, &new, &when("2026-01-01T12:01:10Z", 1));
+    assert_eq!((rows(&lowered), lowered.ending), (vec!["12:01:00 replaced".to_owned()], None));
+    let ended = new.decide(&lowered.state, &when("2026-01-01T12:01:20Z", 0));
+    assert_eq!((rows(&ended), ended.state.actions), (vec![], 1));
+}
+
+#[test]
+fn a_raised_maximum_starts_nothing_that_passed_while_as_many_had_started() {
+    let mut old = minutely(Overlap::Allow);
+    old.policies.max_actions = Some(1);
+    let state = old.decide(&made("2026-01-01T11:59:30Z"), &when(NOON, 0)).state;
+    let mut new = old.clone();
+    new.policies.max_actions = Some(9);
+    let raised = old.replace(&state, &new, &when("2026-01-01T12:30:30Z", 0));
+    assert_eq!((rows(&raised), wake(&raised)), (vec![], "2026-01-01T12:31:00Z".to_owned()));
 }
 
 #[test]
