@@ -152,6 +152,20 @@ def table() -> list[Measure]:
             once=True,
             run=run_kept,
         ),
+        Measure(
+            "overload",
+            chain,
+            "sqlite",
+            [
+                Figure("at twice its peak, against the peak", "overload.steps", 0.9, 0.8),
+                Figure("median against that at peak", "overload.p50", 1.5, 2, more_is_better=False),
+                Figure("p99 against that at peak", "overload.p99", 1.5, 2, more_is_better=False),
+                Figure("memory against that at peak", "overload.memory", 1.2, 1.5, more_is_better=False),
+                Figure("without a limit, against the peak", "unlimited.steps", 0.9, 0.8),
+            ],
+            once=True,
+            run=run_overload,
+        ),
     ]
 
 
@@ -337,12 +351,42 @@ def run_kept(measure: Measure, options: Options) -> Result:
     return {"steps_per_second": after, "without": without, "kept": round(kept)}
 
 
+def run_overload(measure: Measure, options: Options) -> Result:
+    """The chain at its peak, then twice as many starts a second: with a limit on open executions, and without one."""
+    peaks, limited, unlimited = [], [], []
+    seconds = ["--duration", f"{options.seconds}s"]
+    for _ in range(options.rounds):
+        with server() as (address, pid):
+            peaks.append(bench(["--server", address, "--server-pid", str(pid), *shlex.split(measure.arguments), *seconds]))
+        rate = max(1, round(2 * statistics.median(peak["workflows_per_second"] for peak in peaks)))
+        offered = ["--steps", "10", "--rate", str(rate), *seconds]
+        with server(ORBIT_MAX_ACTIVE_EXECUTIONS="128") as (address, pid):
+            limited.append(bench(["--server", address, "--server-pid", str(pid), *offered]))
+        with server() as (address, pid):
+            unlimited.append(bench(["--server", address, "--server-pid", str(pid), *offered]))
+
+    def against_peak(results: list[Result]) -> Result:
+        def ratio(value: Callable[[Result], float]) -> float:
+            pairs = zip(results, peaks, strict=True)
+            return statistics.median(value(result) / max(value(peak), 0.001) for result, peak in pairs)
+
+        return {
+            "steps": ratio(lambda result: float(result["steps_per_second"])),
+            "p50": ratio(lambda result: float(result["latency_ms"]["p50"])),
+            "p99": ratio(lambda result: float(result["latency_ms"]["p99"])),
+            "memory": ratio(lambda result: float(result["server"]["rss_bytes"])),
+            "refused": statistics.median(result["refused"] for result in results),
+        }
+
+    return {"peak": peaks, "overload": against_peak(limited), "unlimited": against_peak(unlimited)}
+
+
 @contextlib.contextmanager
-def server() -> Iterator[tuple[str, int]]:
-    """A server on a new SQLite database: its address and process."""
+def server(**settings: str) -> Iterator[tuple[str, int]]:
+    """A server on a new SQLite database, with these variables: its address and process."""
     with new_database("sqlite") as folder:
         command = [str(orbit), "server", "--listen", "127.0.0.1:0", "--log", "warn", "-o", "json"]
-        environment = {**os.environ, "ORBIT_DB": f"sqlite:{folder}/orbit.db"}
+        environment = {**os.environ, **settings, "ORBIT_DB": f"sqlite:{folder}/orbit.db"}
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
             assert process.stdout
             try:

@@ -142,6 +142,7 @@ fn a_wrong_command_line_ends_with_2() {
         &["bench", "--idle", "5s"],
         &["bench", "--sleepers", "5", "--server", "127.0.0.1:1"],
         &["bench", "--sleepers", "5", "--steps", "2"],
+        &["bench", "--rate", "5", "--concurrency", "5"],
         &["migrate"],
         &["server", "--listen", "0.0.0.0:0"],
     ] {
@@ -395,6 +396,22 @@ fn a_benchmark_of_sleepers_survives_a_kill_and_counts_them_all() {
         assert!(number.as_f64().unwrap() > 0.0, "{report}");
     }
     assert!(report["idle_cpu_percent"].as_f64().unwrap() < 100.0, "{report}");
+}
+
+#[test]
+fn a_benchmark_at_a_rate_counts_what_is_refused() {
+    let arguments = ["bench", "--rate", "500", "--steps", "3", "--duration", "1s", "--warm-up", "100ms", "-o", "json"];
+    let mut command = orbit(&arguments);
+    // One at a time: at this rate most are refused, and the rest end as ever.
+    command.0.env("ORBIT_MAX_ACTIVE_EXECUTIONS", "1");
+    let done = command.done();
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let report = done.stdout_json();
+    assert_eq!((&report["offered_per_second"], &report["concurrency"]), (&500.into(), &serde_json::Value::Null));
+    assert_eq!(report["errors"], 0);
+    for number in [&report["refused"], &report["workflows_per_second"], &report["latency_ms"]["p50"]] {
+        assert!(number.as_f64().unwrap() > 0.0, "{report}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The caller of a benchmark: keeps so many executions going, and checks what comes out of them.
+//! The caller of a benchmark: keeps so many executions going or starts so many a second, and checks what comes out.
 
 use super::{Load, chain, connect::connect, process};
 use crate::{
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 use tokio::task::JoinSet;
-use tonic::transport::Channel;
+use tonic::{Code, transport::Channel};
 
 /// Connections to a server to spread the calls over; one alone is a single task of the server's.
 const CONNECTIONS_MAX: u32 = 4;
@@ -30,6 +30,9 @@ const WAIT: Duration = Duration::from_secs(50);
 
 /// After an error, so that a server that is away is not asked in a tight loop.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// At a rate, how often what is due is started.
+const BETWEEN_OFFERS: Duration = Duration::from_millis(1);
 
 /// Starts executions and waits for them.
 #[derive(Debug, clap::Args)]
@@ -69,7 +72,9 @@ pub(super) struct Measured {
     pub(super) workflows: u64,
     /// From the start call to the end seen, of those.
     pub(super) latency: Latency,
-    /// Calls that failed, and executions that did not end as they should, warm-up and tail included.
+    /// Starts that the server refused since it has enough to do (RESOURCE_EXHAUSTED), warm-up included.
+    pub(super) refused: u64,
+    /// Other calls that failed, and executions that did not end as they should, warm-up and tail included.
     pub(super) errors: u64,
     /// What the first of them was; empty without errors.
     pub(super) first_error: String,
@@ -116,6 +121,7 @@ struct Shared {
 #[derive(Default)]
 struct Seen {
     latencies_micros: Vec<u64>,
+    refused: u64,
     errors: u64,
     first_error: String,
 }
@@ -129,10 +135,11 @@ impl Caller {
     }
 
     async fn work(&self) -> Result<(), Error> {
-        let Load { concurrency, duration, warm_up, .. } = self.load;
+        let Load { concurrency, rate, duration, warm_up, .. } = self.load;
         let mut connections = Vec::new();
         let each = u32::try_from(self.servers.len()).expect("there are few servers");
-        for _ in 0..concurrency.div_ceil(each).min(CONNECTIONS_MAX) {
+        let wanted = if rate.is_some() { CONNECTIONS_MAX } else { concurrency.div_ceil(each) };
+        for _ in 0..wanted.min(CONNECTIONS_MAX) {
             for server in &self.servers {
                 connections.push(connect(server).await?);
             }
@@ -148,8 +155,12 @@ impl Caller {
             ended: AtomicU64::new(0),
         });
         let mut loops = JoinSet::new();
-        for (_, channel) in (0..concurrency).zip(connections.iter().cycle()) {
-            loops.spawn(keep_going(Arc::clone(&shared), AdminServiceClient::new(channel.clone())));
+        if let Some(rate) = rate {
+            loops.spawn(offer(Arc::clone(&shared), connections, rate));
+        } else {
+            for (_, channel) in (0..concurrency).zip(connections.iter().cycle()) {
+                loops.spawn(keep_going(Arc::clone(&shared), AdminServiceClient::new(channel.clone())));
+            }
         }
 
         tell_progress(&shared, start, shared.from).await?;
@@ -171,6 +182,7 @@ impl Caller {
             seconds: duration.as_secs_f64(),
             workflows: u64::try_from(all.latencies_micros.len()).expect("a count fits"),
             latency: Latency::of(all.latencies_micros),
+            refused: all.refused,
             errors: all.errors,
             first_error: all.first_error,
         }))
@@ -180,6 +192,7 @@ impl Caller {
 impl Seen {
     fn add(&mut self, other: Self) {
         self.latencies_micros.extend(other.latencies_micros);
+        self.refused += other.refused;
         self.errors += other.errors;
         if self.first_error.is_empty() {
             self.first_error = other.first_error;
@@ -204,60 +217,116 @@ async fn tell_progress(shared: &Shared, start: Duration, until: Duration) -> Res
 /// One execution after the other until the time is over.
 async fn keep_going(shared: Arc<Shared>, mut client: AdminServiceClient<Channel>) -> Seen {
     let mut seen = Seen::default();
-    loop {
-        let start = shared.clock.monotonic();
-        if start >= shared.until {
-            return seen;
+    while shared.clock.monotonic() < shared.until {
+        let one = run_one(&shared, &mut client).await;
+        let is_well = one.refused + one.errors == 0;
+        seen.add(one);
+        if !is_well {
+            clock::sleep(PAUSE_AFTER_ERROR).await;
         }
-        match run_one(&shared, &mut client).await {
-            Ok(()) => {
-                let end = shared.clock.monotonic();
-                shared.ended.fetch_add(1, Ordering::Relaxed);
-                if (shared.from..shared.until).contains(&end) {
-                    seen.latencies_micros.push(u64::try_from((end - start).as_micros()).unwrap_or(u64::MAX));
-                }
-            }
-            Err(error) => {
-                seen.add(Seen { errors: 1, first_error: error, ..Seen::default() });
-                clock::sleep(PAUSE_AFTER_ERROR).await;
-            }
+    }
+    seen
+}
+
+/// So many executions a second until the time is over, whatever has become of the earlier ones; then waits for them.
+async fn offer(shared: Arc<Shared>, connections: Vec<Channel>, rate: u32) -> Seen {
+    let start = shared.clock.monotonic();
+    let mut clients = connections.into_iter().map(AdminServiceClient::new).cycle();
+    let mut under_way = JoinSet::new();
+    let mut seen = Seen::default();
+    let mut offered = 0;
+    loop {
+        let now = shared.clock.monotonic();
+        if now >= shared.until {
+            break;
+        }
+        let due = (now - start).as_micros() * u128::from(rate) / 1_000_000;
+        while offered < due {
+            offered += 1;
+            let (shared, mut client) = (Arc::clone(&shared), clients.next().expect("there is a connection"));
+            under_way.spawn(async move { run_one(&shared, &mut client).await });
+        }
+        while let Some(one) = under_way.try_join_next() {
+            seen.add(one.expect("a call does not panic"));
+        }
+        clock::sleep(BETWEEN_OFFERS).await;
+    }
+    while let Some(one) = under_way.join_next().await {
+        seen.add(one.expect("a call does not panic"));
+    }
+    seen
+}
+
+/// One execution, and what was seen of it.
+async fn run_one(shared: &Shared, client: &mut AdminServiceClient<Channel>) -> Seen {
+    let start = shared.clock.monotonic();
+    let input = chain::input(shared.next.fetch_add(1, Ordering::Relaxed));
+    match run_to_end(client, &shared.workflow, &input).await {
+        Ok(()) => {
+            let end = shared.clock.monotonic();
+            shared.ended.fetch_add(1, Ordering::Relaxed);
+            let counts = (shared.from..shared.until).contains(&end);
+            let micros = u64::try_from((end - start).as_micros()).unwrap_or(u64::MAX);
+            Seen { latencies_micros: counts.then_some(micros).into_iter().collect(), ..Seen::default() }
+        }
+        Err(Trouble::Refused(_)) => Seen { refused: 1, ..Seen::default() },
+        Err(Trouble::Error(first_error)) => Seen { errors: 1, first_error, ..Seen::default() },
+    }
+}
+
+/// Why an execution did not end as it should; the text says what went wrong.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The server has enough to do; nothing was started.
+    Refused(String),
+    /// A call failed, or what came out is not what should.
+    Error(String),
+}
+
+impl Trouble {
+    /// What went wrong.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Refused(text) | Self::Error(text) => text,
         }
     }
 }
 
-async fn run_one(shared: &Shared, client: &mut AdminServiceClient<Channel>) -> Result<(), String> {
-    let input = chain::input(shared.next.fetch_add(1, Ordering::Relaxed));
-    run_to_end(client, &shared.workflow, &input).await
-}
-
-/// Starts an execution, waits for its end and compares its output with its input. The text says what went wrong.
+/// Starts an execution, waits for its end and compares its output with its input.
 pub(super) async fn run_to_end(
     client: &mut AdminServiceClient<Channel>,
     workflow: &str,
     input: &str,
-) -> Result<(), String> {
+) -> Result<(), Trouble> {
     let request = StartExecutionRequest {
         workflow: workflow.to_owned(),
         input: Some(Payload { content: Some(Content::Json(input.to_owned())) }),
         ..StartExecutionRequest::default()
     };
-    let started = client.start_execution(request).await.map_err(|status| format!("start: {status}"))?.into_inner();
+    let started = client.start_execution(request).await.map_err(|status| {
+        let text = format!("start: {status}");
+        if status.code() == Code::ResourceExhausted { Trouble::Refused(text) } else { Trouble::Error(text) }
+    })?;
+    let started = started.into_inner();
     loop {
         let request = WaitExecutionRequest {
             id: started.id.clone(),
             uid: started.uid.clone(),
             wait_duration: Some(prost_types::Duration::try_from(WAIT).expect("50 s fit")),
         };
-        let response = client.wait_execution(request).await.map_err(|status| format!("wait: {status}"))?;
+        let response =
+            client.wait_execution(request).await.map_err(|status| Trouble::Error(format!("wait: {status}")))?;
         let execution = response.into_inner().execution.unwrap_or_default();
         match execution.state() {
             State::Running | State::Paused | State::WindingDown => {}
             State::Succeeded if output(&execution).is_some_and(|output| output == input) => return Ok(()),
             State::Succeeded => {
-                return Err(format!("{}: the output is {:?} and not {input}", started.id, output(&execution)));
+                let text = format!("{}: the output is {:?} and not {input}", started.id, output(&execution));
+                return Err(Trouble::Error(text));
             }
             state @ (State::Unspecified | State::Failed | State::Cancelled | State::TimedOut | State::Terminated) => {
-                return Err(format!("{} ended {}: {:?}", started.id, state.as_str_name(), execution.failure));
+                let text = format!("{} ended {}: {:?}", started.id, state.as_str_name(), execution.failure);
+                return Err(Trouble::Error(text));
             }
         }
     }

@@ -53,6 +53,7 @@ Examples:
   orbit bench
   orbit bench --steps 1 --concurrency 1            # latency of one step alone
   orbit bench --items 10000 --concurrency 1 --slots 128
+  orbit bench --rate 5000                          # more than it bears: what is refused, and what becomes of the rest
   orbit bench --sleepers 1000000
   orbit bench --db sqlite:/data/bench.db -o json
   orbit bench --db postgres://orbit@localhost/bench --nodes 2
@@ -128,6 +129,10 @@ struct Load {
     /// Executions at a time: 1 to 10000
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
+    /// Instead, starts so many executions a second, whatever has become of the earlier ones: 1 to 100000
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["concurrency", "sleepers"],
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: Option<u32>,
     /// How long to measure: 100ms to 24h
     #[arg(long, value_name = "DURATION", default_value = "10s",
           value_parser = duration_between(Duration::from_millis(100), Duration::from_hours(24)))]
@@ -247,7 +252,8 @@ impl Plan {
             version: info.version,
             steps: self.load.tasks(),
             shape: if self.load.items.is_some() { "items" } else { "steps" },
-            concurrency: self.load.concurrency,
+            concurrency: self.load.rate.is_none().then_some(self.load.concurrency),
+            offered_per_second: self.load.rate,
         };
         for server in servers {
             server.stop().await?;
@@ -370,12 +376,13 @@ impl Load {
     fn caller_arguments(&self) -> Vec<String> {
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         let (shape, tasks) = if self.items.is_some() { ("--items", self.tasks()) } else { ("--steps", self.tasks()) };
+        let (how, many) = self.rate.map_or(("--concurrency", self.concurrency), |rate| ("--rate", rate));
         [
             "caller",
             shape,
             &tasks.to_string(),
-            "--concurrency",
-            &self.concurrency.to_string(),
+            how,
+            &many.to_string(),
             "--duration",
             &millis(self.duration),
             "--warm-up",

@@ -18,7 +18,10 @@ pub(super) struct Report {
     pub(super) steps: u32,
     /// What they are: `steps` in a row, or `items` of one.
     pub(super) shape: &'static str,
-    pub(super) concurrency: u32,
+    /// Executions at a time; none at a rate.
+    pub(super) concurrency: Option<u32>,
+    /// Starts a second; none if executions were kept going.
+    pub(super) offered_per_second: Option<u32>,
 }
 
 /// What the server used; none where it cannot be known.
@@ -37,6 +40,7 @@ struct Json<'a> {
     workflows_per_second: f64,
     steps_per_second: f64,
     latency_ms: Latency,
+    refused: u64,
     errors: u64,
     server: Server,
     store: &'a str,
@@ -46,7 +50,8 @@ struct Json<'a> {
     version: &'a str,
     steps: u32,
     shape: &'a str,
-    concurrency: u32,
+    concurrency: Option<u32>,
+    offered_per_second: Option<u32>,
     duration_seconds: f64,
 }
 
@@ -63,6 +68,7 @@ impl Report {
             workflows_per_second: rounded(rate),
             steps_per_second: rounded(rate * f64::from(self.steps)),
             latency_ms: self.measured.latency,
+            refused: self.measured.refused,
             errors: self.measured.errors,
             server: self.server,
             store: &self.store,
@@ -73,6 +79,7 @@ impl Report {
             steps: self.steps,
             shape: self.shape,
             concurrency: self.concurrency,
+            offered_per_second: self.offered_per_second,
             duration_seconds: self.measured.seconds,
         };
         if output.is_json() {
@@ -96,12 +103,16 @@ impl Json<'_> {
         table.field("Workflows/s", format!("{:.0}", self.workflows_per_second));
         table.field("Steps/s", format!("{:.0}", self.steps_per_second));
         table.field("Latency", format!("p50 {p50:.2} ms, p90 {p90:.2} ms, p99 {p99:.2} ms, max {max:.2} ms"));
+        table.field("Refused", self.refused.to_string());
         table.field("Errors", self.errors.to_string());
         let cpu = self.server.cpu_us_per_step.map(|micros| format!("{micros:.1} µs a step"));
         table.field("Server CPU", cpu.unwrap_or_default());
         table.field("Server memory", self.server.rss_bytes.map(mebibytes).unwrap_or_default());
         table.field("Database", self.server.db_bytes.map(mebibytes).unwrap_or_default());
-        table.field("Load", format!("{} {}, {} executions at a time", self.steps, self.shape, self.concurrency));
+        let (kept, offered) = (self.concurrency.unwrap_or(0), self.offered_per_second);
+        let how =
+            offered.map_or_else(|| format!("{kept} executions at a time"), |rate| format!("{rate} starts a second"));
+        table.field("Load", format!("{} {}, {how}", self.steps, self.shape));
         table.field("Measured", format!("{} s, {}, {nodes}, {}", self.duration_seconds, self.store, self.mode));
         table.field("Version", format!("{} ({})", self.version, self.profile));
         table

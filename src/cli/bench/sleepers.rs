@@ -180,7 +180,9 @@ async fn first_result(address: &str) -> Result<String, Error> {
     let work = worker::do_one(channel);
     let called = async {
         let input = chain::input(1);
-        caller::run_to_end(&mut client, &chain::Workflow::Steps(1).name(), &input).await.map_err(Error::failure)
+        caller::run_to_end(&mut client, &chain::Workflow::Steps(1).name(), &input)
+            .await
+            .map_err(|trouble| Error::failure(trouble.into_text()))
     };
     tokio::try_join!(work, called)?;
     Ok(client.get_server_info(client::call(crate::proto::admin::GetServerInfoRequest {})).await?.into_inner().store)
