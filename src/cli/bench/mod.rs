@@ -99,7 +99,7 @@ struct Plan {
     nodes: u16,
     /// Instead of work, starts so many executions that sleep for an hour and shows what they cost: starts a second, the
     /// server's memory and idle CPU, and the time from `kill -9` to its successor's first result: 1 to 10000000
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["server", "nodes", "steps", "items", "duration", "warm_up", "mode", "slots"],
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["server", "nodes", "steps", "items", "rate", "duration", "warm_up", "mode", "slots"],
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     sleepers: Option<u32>,
     /// With `--sleepers`, how long the idle server is watched: 1s to 1h
@@ -130,7 +130,7 @@ struct Load {
     #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
     /// Instead, starts so many executions a second, whatever has become of the earlier ones: 1 to 100000
-    #[arg(long, value_name = "COUNT", conflicts_with_all = ["concurrency", "sleepers"],
+    #[arg(long, value_name = "COUNT", conflicts_with = "concurrency",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
     /// How long to measure: 100ms to 24h
