@@ -357,7 +357,9 @@ def run_overload(measure: Measure, options: Options) -> Result:
     seconds = ["--duration", f"{options.seconds}s"]
     for _ in range(options.rounds):
         with server() as (address, pid):
-            peaks.append(bench(["--server", address, "--server-pid", str(pid), *shlex.split(measure.arguments), *seconds]))
+            peaks.append(
+                bench(["--server", address, "--server-pid", str(pid), *shlex.split(measure.arguments), *seconds])
+            )
         rate = max(1, round(2 * statistics.median(peak["workflows_per_second"] for peak in peaks)))
         offered = ["--steps", "10", "--rate", str(rate), *seconds]
         with server(ORBIT_MAX_ACTIVE_EXECUTIONS="128") as (address, pid):
