@@ -112,13 +112,13 @@ smoke:
 
 .PHONY: cases
 cases: ## Field cases: which test covers which, and its result in the last `make test`
-	@$(PYTHON) scripts/cases.py $(CASES)
+	@$(PYTHON) scripts/cases.py $(CASE_RESULTS)
 
 .PHONY: test-cases
 test-cases:
-	@$(STAGE) field-cases $(PYTHON) scripts/cases.py $(CASES)
+	@$(STAGE) field-cases $(PYTHON) scripts/cases.py $(CASE_RESULTS)
 
-CASES := target/rust-tests.txt target/sdk-scenarios.txt
+CASE_RESULTS := target/rust-tests.txt target/sdk-scenarios.txt
 
 # The long forms of the fault tests, with the program of `make test`; numbers as below, or as given.
 RECORD := $(CARGO) test --locked --test recovery -- --nocapture --exact
