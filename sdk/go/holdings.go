@@ -65,6 +65,8 @@ type holdings struct {
 	beatTime time.Time
 	// interval is the server's pause between heartbeats.
 	interval time.Duration
+	// What became of tasks once no more were wanted: reported and answered, given back, their report refused for good.
+	reported, released, dropped int
 	// changed is closed when a task is held no longer, or its handler ends; nil while nobody waits for that.
 	changed chan struct{}
 }
@@ -345,10 +347,44 @@ func (h *holdings) answered(tokens ...string) []*held {
 		if one := h.held[token]; one != nil {
 			delete(h.held, token)
 			gone = append(gone, one)
+			h.note(one)
 		}
 	}
 	h.tell()
 	return gone
+}
+
+// note counts a task whose report was answered, for the worker's last line. The lock must be held.
+func (h *holdings) note(one *held) {
+	if h.taking {
+		return
+	}
+	if _, released := one.report.GetKind().(*workerv1.Report_Release); released {
+		h.released++
+	} else {
+		h.reported++
+	}
+}
+
+// drop forgets a task whose report the server refuses for good.
+func (h *holdings) drop(token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held[token] == nil {
+		return
+	}
+	delete(h.held, token)
+	if !h.taking {
+		h.dropped++
+	}
+	h.tell()
+}
+
+// farewell tells what became of tasks since no more were wanted.
+func (h *holdings) farewell() (reported, released, unreported int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reported, h.released, h.dropped + len(h.held)
 }
 
 // again sends a report once more, after a pause.

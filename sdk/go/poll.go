@@ -62,11 +62,15 @@ func (p *polls) fetch(ctx context.Context) error {
 		}
 	}()
 	for {
-		if !p.until.IsZero() && time.Now().After(p.until) {
-			return errSwitch
-		}
 		room := worker.holdings.room(fetching)
-		response, err := p.poll(fetching, min(room, pollTasksMax))
+		wait := pollWait
+		if !p.until.IsZero() && !worker.isDraining() {
+			// The last poll ends in time: one that were cut off could take tasks along.
+			if wait = min(wait, time.Until(p.until)); wait <= 0 {
+				return errSwitch
+			}
+		}
+		response, err := p.poll(fetching, min(room, pollTasksMax), wait)
 		if err == nil {
 			worker.holdings.accept(response.Tasks)
 		}
@@ -88,14 +92,14 @@ func (p *polls) fetch(ctx context.Context) error {
 }
 
 // poll makes one poll.
-func (p *polls) poll(ctx context.Context, tasks int) (*workerv1.PollTasksResponse, error) {
+func (p *polls) poll(ctx context.Context, tasks int, wait time.Duration) (*workerv1.PollTasksResponse, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeout(ctx, pollWait+workerCallTimeout)
 	defer cancel()
 	return p.stub.PollTasks(ctx, &workerv1.PollTasksRequest{
-		SessionId: p.session.id, MaxTasks: int32(tasks), WaitDuration: durationpb.New(pollWait)})
+		SessionId: p.session.id, MaxTasks: int32(tasks), WaitDuration: durationpb.New(wait)})
 }
 
 // tell sends reports, several side by side, and heartbeats, one at a time.

@@ -2,6 +2,7 @@ package orbit_test
 
 import (
 	"bufio"
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,6 +66,8 @@ func TestTheReadmeDoesWhatItSays(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	program := sh("exec ./hello", folder)
+	var logged bytes.Buffer
+	program.Stderr = &logged
 	printed, err := program.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -91,5 +94,8 @@ func TestTheReadmeDoesWhatItSays(t *testing.T) {
 	}
 	if err := program.Wait(); err != nil {
 		t.Errorf("it does not end in order: %v", err)
+	}
+	if !regexp.MustCompile(`orbit: stopped reported=0 released=0 unreported=0 seconds=\S+\n$`).Match(logged.Bytes()) {
+		t.Errorf("its last words are not what became of its tasks:\n%s", &logged)
 	}
 }

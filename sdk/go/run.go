@@ -149,7 +149,7 @@ func (w *Worker) refusedReport(token string, refusal *workerv1.ReportError) {
 	default:
 		w.logTask(slog.LevelError, "orbit: the failure was refused, too; the server will hand the task out again", one.task,
 			"reason", refusal.Reason, "error", refusal.Message)
-		w.holdings.answered(token)
+		w.holdings.drop(token)
 	}
 }
 

@@ -21,8 +21,6 @@ const (
 	reconnectLongest = 10 * time.Second
 	// streamFailuresMax is how many streams in a row may fail at once before the worker polls.
 	streamFailuresMax = 3
-	// pollingSpan is how long a worker that would rather stream polls before it tries again.
-	pollingSpan = time.Minute
 	// workerMessageBytesMax is the largest message that the server may send; a larger input fails its step.
 	workerMessageBytesMax = 16 << 20
 )
@@ -126,9 +124,11 @@ func (l *links) serve(ctx context.Context) error {
 // work fetches tasks over one stream, or by plain calls, until that ends.
 func (l *links) work(ctx context.Context, stub workerv1.WorkerServiceClient, session session) error {
 	mode := l.worker.config.mode
-	if mode == ModePoll || (mode == ModeAuto && time.Now().Before(l.polling)) {
+	// A worker that stops tries nothing new.
+	ends := !l.polling.IsZero() && l.worker.isDraining()
+	if mode == ModePoll || ends || time.Now().Before(l.polling) {
 		var until time.Time
-		if mode == ModeAuto {
+		if mode == ModeAuto && !ends {
 			until = l.polling
 		}
 		err := (&polls{links: l, stub: stub, session: session, until: until}).run(ctx)
@@ -137,7 +137,7 @@ func (l *links) work(ctx context.Context, stub workerv1.WorkerServiceClient, ses
 		}
 		return err
 	}
-	s := &stream{links: l, session: session}
+	s := &stream{links: l, session: session, isTry: !l.polling.IsZero()}
 	err := s.run(ctx, stub)
 	if s.heard.Load() {
 		l.streamFailures, l.polling = 0, time.Time{}
@@ -156,7 +156,7 @@ func (l *links) work(ctx context.Context, stub workerv1.WorkerServiceClient, ses
 	if l.polling.IsZero() {
 		l.worker.log.Warn("orbit: streams do not get through; polling instead", "error", err)
 	}
-	l.polling = time.Now().Add(pollingSpan)
+	l.polling = time.Now().Add(l.worker.config.streamRetry)
 	return nil
 }
 

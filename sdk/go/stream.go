@@ -27,6 +27,8 @@ type stream struct {
 	session session
 	call    workerv1.WorkerService_StreamTasksClient
 
+	// isTry: polls have stood in for streams until now.
+	isTry bool
 	// heard is whether the server has said anything.
 	heard atomic.Bool
 	// expected counts the tasks that were asked for and have not come yet.
@@ -169,7 +171,7 @@ func (s *stream) read() error {
 			return err
 		}
 		s.contact.Store(int64(time.Since(s.began)))
-		s.heard.Store(true)
+		isFirst := !s.heard.Swap(true)
 		worker.holdings.accept(frame.Tasks)
 		s.expected.Add(-int64(len(frame.Tasks)))
 		if len(frame.Results) > 0 {
@@ -185,6 +187,9 @@ func (s *stream) read() error {
 		if !s.draining.Load() {
 			s.links.works(ModeStream)
 		}
+		if isFirst && s.isTry {
+			worker.log.Info("orbit: streams get through again", "address", worker.client.Address())
+		}
 		if len(frame.Results) > 0 || frame.Heartbeat != nil {
 			worker.holdings.signal()
 		}
@@ -192,7 +197,8 @@ func (s *stream) read() error {
 }
 
 // watch cancels the stream once the server has been silent for longer than a session lasts: every heartbeat is answered,
-// so the other side is gone, or frozen.
+// so the other side is gone, or frozen. Without a first word it waits only half as long, since something on the way may
+// hold streams back: polls then take over while the session still lives.
 func (s *stream) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 	period := min(time.Second, s.session.timeout/4)
 	ticker := time.NewTicker(period)
@@ -213,7 +219,11 @@ func (s *stream) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 			silence += min(now.Sub(last), 2*period)
 		}
 		last = now
-		if silence >= s.session.timeout {
+		patience := s.session.timeout
+		if !s.heard.Load() {
+			patience = min(workerCallTimeout, patience/2)
+		}
+		if silence >= patience {
 			cancel(errSilence)
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -18,6 +19,8 @@ const (
 	DefaultSlots = 100
 	// DefaultDrainTimeout is how long a worker that stops lets its handlers go on unless [WithDrainTimeout] says otherwise.
 	DefaultDrainTimeout = 30 * time.Second
+	// DefaultStreamRetry is how long polls stand in for streams unless [WithStreamRetry] says otherwise.
+	DefaultStreamRetry = time.Minute
 )
 
 // stopGrace is how long handlers whose context has ended, and their last reports, may take.
@@ -43,6 +46,7 @@ type workerConfig struct {
 	slots        int
 	drain        time.Duration
 	mode         Mode
+	streamRetry  time.Duration
 	interceptors []Interceptor
 	listener     func(Status)
 	logger       *slog.Logger
@@ -72,6 +76,12 @@ func WithDrainTimeout(timeout time.Duration) WorkerOption {
 
 // WithMode chooses how tasks are fetched. Default: [ModeAuto].
 func WithMode(mode Mode) WorkerOption { return func(c *workerConfig) { c.mode = mode } }
+
+// WithStreamRetry sets how long a worker in [ModeAuto] polls, where streams do not get through, before it tries a stream
+// again. Nobody notices a try that fails. Default: [DefaultStreamRetry].
+func WithStreamRetry(pause time.Duration) WorkerOption {
+	return func(c *workerConfig) { c.streamRetry = pause }
+}
 
 // WithInterceptors wraps every handler, the first one outermost. Repeated, it adds further ones inside.
 func WithInterceptors(interceptors ...Interceptor) WorkerOption {
@@ -124,7 +134,7 @@ type Worker struct {
 func NewWorker(client *Client, options ...WorkerOption) *Worker {
 	w := &Worker{client: client, handlers: map[string]TaskHandler{}, draining: make(chan struct{}), started: time.Now()}
 	w.config = workerConfig{queues: []string{"default"}, slots: DefaultSlots, drain: DefaultDrainTimeout, mode: ModeAuto,
-		build: mainVersion(), logger: client.logger()}
+		streamRetry: DefaultStreamRetry, build: mainVersion(), logger: client.logger()}
 	w.config.id, _ = os.Hostname()
 	for _, option := range options {
 		option(&w.config)
@@ -157,7 +167,8 @@ func mainVersion() string {
 //  3. After the drain time their contexts end, with [ErrWorkerStopped].
 //  4. Within 5 s more, what they return is reported, what they gave up or do not give up is given back, and Run returns.
 //
-// That time is a bound also when the server is gone; the server then hands the tasks out again by itself. Run returns an
+// That time is a bound also when the server is gone; the server then hands the tasks out again by itself. The last line of
+// the log tells how many tasks were reported, given back (released) and neither (unreported) since it began to stop. Run returns an
 // error only if the worker was set up wrongly, or if the server refuses its registration as such.
 func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
@@ -190,11 +201,15 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
+	began := time.Now()
 	end := w.drain()
 	disconnect()
 	<-refused
 	links.unregister(end)
 	links.close()
+	reported, released, unreported := w.holdings.farewell()
+	w.log.Info("orbit: stopped", "reported", reported, "released", released, "unreported", unreported,
+		"seconds", math.Round(time.Since(began).Seconds()*10)/10)
 	return nil
 }
 

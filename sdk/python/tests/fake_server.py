@@ -21,7 +21,6 @@ class FakeServer(WorkerServiceServicer):
     def __init__(self) -> None:
         # What the test sets.
         self.streams = True
-        self.stream_error: grpc.StatusCode | None = None
         self.heartbeat_seconds = 0.05
         self.session_seconds = 5.0
         self.stop_tokens: set[str] = set()
@@ -145,8 +144,6 @@ class FakeServer(WorkerServiceServicer):
     ) -> AsyncIterator[pb.StreamTasksResponse]:
         if not self.streams:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "no streams here")
-        if self.stream_error is not None:
-            await context.abort(self.stream_error, "streams break")
         out: asyncio.Queue[pb.StreamTasksResponse] = asyncio.Queue()
         credits = 0
 

@@ -643,27 +643,6 @@ def test_a_worker_outlives_whatever_its_handlers_raise(error: BaseException, thr
     run(test())
 
 
-def test_streams_that_break_at_once_give_way_to_polls_until_they_work_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbit.session.STREAM_AGAIN_SECONDS", 0.5)
-    monkeypatch.setattr("orbit.connection.POLL_SECONDS", 1)
-
-    async def test() -> None:
-        server = FakeServer()
-        server.stream_error = grpc.StatusCode.INTERNAL
-        async with working({"echo@1": echo}, server) as it:
-            await until(lambda: it.worker.status.mode == "poll")
-            server.give("t", "echo@1")
-            await until(lambda: "t" in server.reports)
-            server.stream_error = None
-            # The poll that is under way is waited for; whatever it brings is done.
-            server.give("u", "echo@1")
-            await until(lambda: server.opened > 0)
-            await until(lambda: it.worker.status.mode == "stream" and "u" in server.reports)
-            assert it.states == ["connecting", "connected"]
-
-    run(test())
-
-
 def test_the_health_endpoint_tells_whether_the_server_answers() -> None:
     async def get(port: int, path: str = "/healthz") -> tuple[int, Any]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -6,7 +6,7 @@ The verbs of steps:
   reply must match `gives`, or its error `fails`; with `until` it is told again until it does. `later: NAME` does not
   wait for the reply; `answer: NAME` does.
 - `see: PATTERN` waits until somebody (`of`: a driver or `fake`) has told `times` such events, after the mark `since`.
-- `check: PATTERN` judges now: `number` of such events, or what they `are`.
+- `check: PATTERN` judges now: `number` of such events, or what they `are`, the `last` so many of them if that is said.
 - `mark: NAME` remembers how much everybody has told.
 - `proxy`: `reset`, `close` (refused from now on), `open`, `stall` (both directions, or `stall down`, `stall up`),
   `resume`, `goaway`, `reset streams`.
@@ -241,6 +241,8 @@ class _Player:
     async def _do_check(self, step: Step) -> None:
         journal, since = await self._source(step)
         found = journal.find(self._wanted(step), since)
+        if "last" in step.keys:
+            found = found[-step.get("last") :]
         problem = None
         if "number" in step.keys:
             problem = mismatch(step.get("number"), len(found), self._context, "the number")

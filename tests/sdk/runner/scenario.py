@@ -45,7 +45,7 @@ VERBS: dict[str, frozenset[str]] = {
     "tell": frozenset({"by", "args", "gives", "fails", "until", "later", "within"}),
     "answer": frozenset({"gives", "fails", "within"}),
     "see": frozenset({"of", "times", "since", "within"}),
-    "check": frozenset({"of", "number", "are", "since"}),
+    "check": frozenset({"of", "number", "are", "since", "last"}),
     "mark": frozenset(),
     "proxy": frozenset({"error", "last_stream"}),
     "server": frozenset(),

@@ -69,7 +69,7 @@ class Line:
 
 
 class ConnectionLost(Exception):
-    """The server has been silent for longer than a session lasts."""
+    """The server has been silent for longer than a session lasts, or than a first word may take."""
 
 
 async def stream(line: Line) -> None:
@@ -147,9 +147,11 @@ async def stream(line: Line) -> None:
             line.heard(not draining)
 
     async def watch() -> None:
-        # Every heartbeat is answered, so silence means that the other side is gone or frozen.
+        # Every heartbeat is answered, so silence means that the other side is gone or frozen; before a first word, also
+        # that something on the way holds streams back. Polls then take over while the session still lives.
         while True:
-            left = silent_since + session.timeout - time.monotonic()
+            patience = session.timeout if answered.is_set() else min(CALL_SECONDS, session.timeout / 2)
+            left = silent_since + patience - time.monotonic()
             if left <= 0:
                 raise ConnectionLost("the server does not answer heartbeats")
             await asyncio.sleep(left)
@@ -162,7 +164,7 @@ async def stream(line: Line) -> None:
 
 
 async def poll(line: Line, until: float = float("inf")) -> None:
-    """Works by plain calls until one of them fails, or until the first poll that ends after `until` (monotonic)."""
+    """Works by plain calls until one of them fails, or until `until` (monotonic)."""
     session, holdings, stub, metadata = line.session, line.holdings, line.stub, line.metadata
 
     async def fetch() -> None:
@@ -180,10 +182,14 @@ async def poll(line: Line, until: float = float("inf")) -> None:
             draining.cancel()
 
     async def fetch_for_ever() -> None:
-        while time.monotonic() < until:
+        while True:
             most = min(await holdings.room(), POLL_TASKS_MAX)
+            # The last poll ends in time: one that were cut off could take tasks along.
+            wait = min(POLL_SECONDS, until - time.monotonic())
+            if wait <= 0:
+                return
             request = PollTasksRequest(session_id=session.id, max_tasks=most)
-            request.wait_duration.seconds = POLL_SECONDS
+            request.wait_duration.FromMilliseconds(max(1, int(1000 * wait)))
             response = await stub.PollTasks(request, timeout=POLL_SECONDS + CALL_SECONDS, metadata=metadata)
             holdings.accept(response.tasks)
             line.heard(not response.draining)

@@ -72,6 +72,16 @@ class Held:
             self.handler.cancel()
 
 
+@dataclass(slots=True)
+class Farewell:
+    """What became of tasks once the worker had begun to stop."""
+
+    # Results and failures that the server has answered, tasks that were given back, reports that it refused for good.
+    reported: int = 0
+    released: int = 0
+    dropped: int = 0
+
+
 class Holdings(BeatWanted):
     """What a worker holds, at most `slots` tasks."""
 
@@ -95,6 +105,8 @@ class Holdings(BeatWanted):
         self._changed = asyncio.Event()
         # Set when a task is held no longer.
         self._room = asyncio.Event()
+        # What became of the tasks that were held when the worker began to stop, or came later, for the last line.
+        self.farewell = Farewell()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -208,6 +220,11 @@ class Holdings(BeatWanted):
     def answered(self, token: str, outcome: ReportOutcome) -> None:
         """The server took a report, or told why it changes nothing: the task is held no longer."""
         held = self._remove(token)
+        if held is not None and held.report is not None and self.draining:
+            if held.report.HasField("release"):
+                self.farewell.released += 1
+            else:
+                self.farewell.reported += 1
         if held is not None and not outcome.accepted:
             reason = ReportOutcome.Reason.Name(outcome.reason)
             log.info("the report on %s changed nothing (%s)", name(held.task), reason)
@@ -229,6 +246,7 @@ class Holdings(BeatWanted):
             self._report(held, Report(task_token=token, fail=Fail(failure=failure, retryable=False)))
         else:
             log.error("the report on %s was refused and is dropped: %s", name(held.task), error.message)
+            self.farewell.dropped += bool(self.draining)
             self._remove(token)
 
     def connection_lost(self) -> None:

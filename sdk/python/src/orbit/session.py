@@ -3,8 +3,8 @@
 - Pauses between attempts grow, are random and stay below ten seconds; they are short again once the server answers.
 - One line in the log for each change of the state, never for each attempt.
 - A lost session is asked for again; results wait in `Holdings` meanwhile.
-- Polls take over after the first UNIMPLEMENTED, or after three streams in a row that broke before a word was heard;
-  a minute later streams are tried again.
+- Polls take over after the first UNIMPLEMENTED, or after three streams in a row that ended before a word was heard;
+  now and then one stream is tried again, which nobody notices if it fails.
 """
 
 import asyncio
@@ -31,8 +31,6 @@ Mode = Literal["auto", "stream", "poll"]
 
 # Streams in a row that may fail before anything was heard on them.
 FAILED_STREAMS_MAX = 3
-# How long polls do instead of streams before streams are tried again.
-STREAM_AGAIN_SECONDS = 60.0
 # Refusals of the first registration that no patience can mend.
 _HOPELESS = frozenset(
     {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
@@ -62,22 +60,29 @@ class Keeper:
         registration: RegisterWorkerRequest,
         holdings: Holdings,
         mode: Mode,
+        stream_retry: float,
         tell: Callable[[State, str], None],
     ) -> None:
-        """`tell` is called with each change of the state and a line about it."""
+        """`stream_retry` is for how many seconds polls stand in for streams before one is tried again; `tell` is called
+        with each change of the state and a line about it."""
         self.contact = Contact()
         self._config = config
         self._registration = registration
         self._holdings = holdings
         self._mode = mode
+        self._stream_retry = stream_retry
         self._tell = tell
         self._backoff = Backoff()
         self._channel = channel.open_channel(config)
         self._metadata = channel.metadata(config)
         self._registering: asyncio.Future[Session] | None = None
+        # How tasks are fetched now, heard of or not.
+        self._fetching: Literal["stream", "poll"] = "stream"
         # Streams in a row on which nothing was heard.
         self._failed_streams = 0
         self._heard_on_stream = False
+        # Whether polls stand in for streams, so that the next stream is a try.
+        self._stands_in = False
         # Whether it was said that the first connection does not come about.
         self._complained = False
         # Until when polls stand in for streams, by the monotonic clock.
@@ -92,8 +97,6 @@ class Keeper:
                 refusal = errors.from_rpc(error)
                 if error.code() in _HOPELESS and not self.contact.session_id:
                     raise refusal from error
-                if self._streaming_failed(error):
-                    continue
                 self._lost(f"{error.code().name}: {refusal.message}")
                 pause = refusal.retry_after.total_seconds() if refusal.retry_after else 0.0
                 await asyncio.sleep(max(pause, self._backoff.next()))
@@ -120,7 +123,6 @@ class Keeper:
                 left = max(0.1, deadline - time.monotonic())
                 request = UnregisterWorkerRequest(session_id=self.contact.session_id)
                 await WorkerServiceStub(self._channel).UnregisterWorker(request, timeout=left, metadata=self._metadata)
-                log.info("unregistered")
             except grpc.aio.AioRpcError as error:
                 # The server finds out by the session's timeout.
                 log.warning("could not unregister (%s)", error.code().name)
@@ -135,16 +137,26 @@ class Keeper:
         line = Line(stub, self._metadata, session, self._holdings, self._heard)
         while True:
             # The server ends streams in order now and then; the session stays.
-            if time.monotonic() < self._poll_until:
-                self.contact.mode = "poll"
-                await connection.poll(line, self._poll_until)
-                self._failed_streams = 0
-            else:
-                self.contact.mode = "stream"
-                self._heard_on_stream = False
-                await connection.stream(line)
+            # A worker that stops tries nothing new.
+            ends = self._stands_in and bool(self._holdings.draining)
+            if ends or time.monotonic() < self._poll_until:
+                self._fetching = "poll"
+                await connection.poll(line, float("inf") if ends else self._poll_until)
+            elif await self._stream_fails(line):
+                continue
             if not self._holdings.draining:
                 await asyncio.sleep(self._backoff.next())
+
+    async def _stream_fails(self, line: Line) -> bool:
+        """Works over one stream. Returns whether polls take over at once; raises what a lost connection raises."""
+        self._fetching, self._heard_on_stream = "stream", False
+        try:
+            await connection.stream(line)
+        except (grpc.aio.AioRpcError, ConnectionLost) as error:
+            if self._polls_take_over(error):
+                return True
+            raise
+        return self._polls_take_over(None)
 
     async def _register(self) -> Session:
         request = RegisterWorkerRequest()
@@ -165,30 +177,33 @@ class Keeper:
     def _heard(self, willing: bool) -> None:
         """The server answered; `willing` if it also goes on."""
         self.contact.last_contact = time.monotonic()
-        if self.contact.mode == "stream":
+        self.contact.mode = self._fetching
+        if self._fetching == "stream":
             self._heard_on_stream = True
             self._failed_streams = 0
+            if self._stands_in:
+                self._stands_in = False
+                log.info("streams get through to %s again", self._config.address)
         if willing:
             self._backoff.reset()
             if self.contact.state in ("connecting", "disconnected"):
                 self._tell("connected", f"connected to {self._config.address}, session {self.contact.session_id}")
 
-    def _streaming_failed(self, error: grpc.aio.AioRpcError) -> bool:
-        """Counts a stream that broke before a word was heard; True if polls take over at once."""
-        if self._mode != "auto" or self.contact.mode != "stream" or self._heard_on_stream or not self._registered():
+    def _polls_take_over(self, error: grpc.aio.AioRpcError | ConnectionLost | None) -> bool:
+        """Judges a stream that has ended; counts those on which no word was heard."""
+        if self._mode != "auto" or self._heard_on_stream or self._holdings.draining:
             return False
         self._failed_streams += 1
-        if error.code() is not grpc.StatusCode.UNIMPLEMENTED and self._failed_streams < FAILED_STREAMS_MAX:
+        unknown = isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNIMPLEMENTED
+        if not (unknown or self._stands_in or self._failed_streams >= FAILED_STREAMS_MAX):
             return False
-        log.warning("streams do not get through to %s (%s); polling instead", self._config.address, error.code().name)
-        self._poll_until = time.monotonic() + STREAM_AGAIN_SECONDS
+        if not self._stands_in:
+            why = error.code().name if isinstance(error, grpc.aio.AioRpcError) else error or "ended without a word"
+            log.warning("streams do not get through to %s (%s); polling instead", self._config.address, why)
+        self._stands_in = True
         self._failed_streams = 0
+        self._poll_until = time.monotonic() + self._stream_retry
         return True
-
-    def _registered(self) -> bool:
-        """Whether the newest registration worked, so that it was not this that failed."""
-        done = self._registering
-        return done is not None and done.done() and not done.cancelled() and done.exception() is None
 
     def _lost(self, why: str) -> None:
         if self.contact.state == "connected":

@@ -86,6 +86,7 @@ class Worker:
         worker_id: str | None = None,
         build: str = "",
         mode: Mode = "auto",
+        stream_retry: timedelta | float = 60.0,
         drain_timeout: timedelta | float = 30.0,
         middleware: Sequence[Middleware] = (),
         on_state: Callable[[State, WorkerStatus], None] | None = None,
@@ -109,6 +110,7 @@ class Worker:
           their step runs. Default: as many as `slots`, at most 200.
         - `worker_id`: name for people; default: the host's name. `build`: what was built, for people.
         - `mode`: `auto` streams, and polls where streams do not get through; `stream` and `poll` do only that.
+        - `stream_retry`: how long polls stand in before a stream is tried again; seconds, or a timedelta.
         - `drain_timeout`: how long running handlers may go on once the worker is told to stop; seconds, or a timedelta.
         - `middleware`: goes around every handler, the first one outermost.
         - `on_state`: called with each change of the state.
@@ -130,6 +132,7 @@ class Worker:
         self._worker_id = worker_id or socket.gethostname()
         self._build = build
         self._mode: Mode = mode
+        self._stream_retry_seconds = _seconds(stream_retry)
         self._drain_seconds = _seconds(drain_timeout)
         self._middleware = list(middleware)
         self._on_state = on_state
@@ -142,6 +145,8 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._holdings: Holdings | None = None
         self._contact = Contact()
+        # When it began to stop, by the monotonic clock.
+        self._stop_time: float | None = None
         for function in tasks:
             self.add(function)
 
@@ -198,12 +203,14 @@ class Worker:
         threads = Threads(self._threads_most)
         runner = Runner(self._handlers, self._middleware, threads)
         self._holdings = Holdings(self._slots, runner.start)
-        keeper = Keeper(self.config, self._registration(), self._holdings, self._mode, self._tell)
+        keeper = Keeper(
+            self.config, self._registration(), self._holdings, self._mode, self._stream_retry_seconds, self._tell
+        )
         self._contact = keeper.contact
         self._announce("connecting")
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(threads.close)
-            stack.callback(self._tell, "stopped", "stopped")
+            stack.callback(self._stopped)
             if self._watchdog_seconds is not None:
                 watchdog = Watchdog(self._watchdog_seconds)
                 watchdog.start()
@@ -248,7 +255,8 @@ class Worker:
             await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()
-            deadline = time.monotonic() + self._drain_seconds + GRACE_SECONDS
+            self._stop_time = time.monotonic()
+            deadline = self._stop_time + self._drain_seconds + GRACE_SECONDS
             return await self._drain(holdings, deadline)
         finally:
             # Also when `run` itself is cancelled: then nothing is waited for.
@@ -282,6 +290,21 @@ class Worker:
         for task in holdings.unreported():
             log.warning("%s: not reported; the server will hand it out again", name(task))
         return not holdings.unreported()
+
+    def _stopped(self) -> None:
+        """The last line: what became of the tasks. A worker that was refused, or cancelled, has nothing to say."""
+        self._contact.state = "stopped"
+        if self._stop_time is not None and self._holdings is not None:
+            farewell = self._holdings.farewell
+            told = {
+                "reported": farewell.reported,
+                "released": farewell.released,
+                "unreported": len(self._holdings) + farewell.dropped,
+                "seconds": round(time.monotonic() - self._stop_time, 1),
+            }
+            became = "%(reported)d reported, %(released)d given back, %(unreported)d not reported"
+            log.info(f"stopped after %(seconds)s s: {became}", told, extra=told)
+        self._announce("stopped")
 
     def _registration(self) -> RegisterWorkerRequest:
         return RegisterWorkerRequest(

@@ -71,6 +71,7 @@ test("the README's first worker and caller say hello, and the worker ends well o
   worker.kill("SIGTERM");
   assert.deepEqual(await once(worker, "exit"), [0, null]);
   assert.match(log, /INFO greeting .*execution_id=hello-1/);
+  assert.match(log, /INFO stopped reported=0 released=0 unreported=0 seconds=\S+\n$/);
 });
 
 test("the README's tests pass", { timeout: 120_000 }, async () => {

@@ -26,6 +26,7 @@ func (d *driver) startWorker(_ context.Context, c command) (object, error) {
 		Mode         string            `json:"mode"`
 		DrainSeconds *float64          `json:"drain_seconds"`
 		WorkerID     string            `json:"worker_id"`
+		StreamRetry  *float64          `json:"stream_retry_seconds"`
 	}](c)
 	client, err := d.theClient()
 	if err != nil {
@@ -44,6 +45,9 @@ func (d *driver) startWorker(_ context.Context, c command) (object, error) {
 	}
 	if args.DrainSeconds != nil {
 		options = append(options, orbit.WithDrainTimeout(span(*args.DrainSeconds)))
+	}
+	if args.StreamRetry != nil {
+		options = append(options, orbit.WithStreamRetry(span(*args.StreamRetry)))
 	}
 	if args.WorkerID != "" {
 		options = append(options, orbit.WithWorkerID(args.WorkerID))

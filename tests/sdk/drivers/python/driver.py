@@ -178,6 +178,7 @@ class Driver:
 
     async def _worker_start(self, args: Args, command: int) -> Answer:
         options = some(args, "queues", "mode", "worker_id", drain_timeout="drain_seconds")
+        options |= some(args, stream_retry="stream_retry_seconds")
         worker = Worker(slots=args.get("slots", 4), on_state=told_state, **options)
         for contract, name in args["contracts"].items():
             worker.add(HANDLERS[name](tell, self._gates), contract)

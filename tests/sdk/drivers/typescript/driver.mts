@@ -142,6 +142,7 @@ const OPS: Readonly<Record<string, (args: Fields, id: number) => Promise<Fields>
         tell({ event: "state", state, ...(state === "connected" && { mode }) });
       },
       ...defined("drainTimeoutMs", optional(args, "drain_seconds", milliseconds)),
+      ...defined("streamRetryMs", optional(args, "stream_retry_seconds", milliseconds)),
       ...defined("workerId", optional(args, "worker_id", text)),
     });
     const run = it.run().then(

@@ -54,6 +54,10 @@ export class Holdings {
   #changed = false;
   #wake: (() => void) | undefined;
   #watchers: (() => void)[] = [];
+  // What became of tasks once no more were wanted.
+  #reported = 0;
+  #released = 0;
+  #dropped = 0;
 
   constructor(
     private readonly slots: number,
@@ -186,6 +190,13 @@ export class Holdings {
   /** The server took a report, or told why it changes nothing: the task is held no longer. */
   answered(token: string, outcome: ReportOutcome | undefined): void {
     const held = this.#remove(token);
+    if (held?.report !== undefined && this.closing.aborted) {
+      if (held.report.kind.case === "release") {
+        this.#released += 1;
+      } else {
+        this.#reported += 1;
+      }
+    }
     if (held !== undefined && outcome?.accepted === false) {
       const reason = ReportOutcome_Reason[outcome.reason];
       this.log.info("a report changed nothing", { ...taskFields(held.message), reason });
@@ -211,6 +222,7 @@ export class Holdings {
       this.#enqueue(held);
     } else {
       this.log.error("a report was refused and is dropped", fields);
+      this.#dropped += this.closing.aborted ? 1 : 0;
       this.#remove(token);
     }
   }
@@ -293,6 +305,11 @@ export class Holdings {
   /** The tasks whose report has not been answered. */
   unreported(): TaskMessage[] {
     return [...this.#held.values()].map(({ message }) => message);
+  }
+
+  /** What became of tasks since no more were wanted. */
+  farewell(): { reported: number; released: number; unreported: number } {
+    return { reported: this.#reported, released: this.#released, unreported: this.#held.size + this.#dropped };
   }
 
   #finish(held: Held, report: Report): void {

@@ -3,11 +3,11 @@
  *
  * - A lost session is asked for again by `previous_session_id`.
  * - One log record and one call of the hook for each change of the state, none for a try that failed like the one before.
- * - Streams by default; polls once the server does not have streams, or three in a row failed at once; from polls back to a
- *   stream now and then, which nobody notices if it fails.
+ * - Streams by default; polls once the server does not have streams, or three in a row ended before a word was heard; now and
+ *   then one stream is tried again, which nobody notices if it fails.
  */
 
-import { Backoff, sleep } from "../clock.js";
+import { Backoff, monotonic, sleep } from "../clock.js";
 import type { Connection } from "../connection.js";
 import {
   InvalidArgumentError,
@@ -43,9 +43,6 @@ export interface Registration {
 
 /** Streams in a row that may fail at once before polls take over. */
 const FAILED_STREAMS_MAX = 3;
-/** How long polls go on before a stream is tried again, in milliseconds: the first time, and at most. */
-const POLLING_MS = 60_000;
-const POLLING_MS_MAX = 600_000;
 /** Longest pause between tries: a worker must be back within 30 s of its server. */
 const PAUSE_MS_MAX = 10_000;
 
@@ -58,8 +55,8 @@ export class Link {
   #timeoutMs = 30_000;
   #contact: Date | undefined;
   #failedStreams = 0;
-  #pollingMs = POLLING_MS;
-  #probing = false;
+  // Whether polls stand in for streams, so that the next stream is a try.
+  #standsIn = false;
   // Whether it was said that the first connection takes its time.
   #waiting = false;
   readonly #backoff = new Backoff(100, PAUSE_MS_MAX);
@@ -69,6 +66,8 @@ export class Link {
     private readonly holdings: Holdings,
     private readonly registration: Registration,
     private readonly wanted: Mode | "auto",
+    /** How long polls stand in before a stream is tried again, in milliseconds. */
+    private readonly streamRetryMs: number,
     private readonly log: Logger,
     private readonly onState: (state: State, mode: Mode | undefined) => void,
   ) {
@@ -192,13 +191,8 @@ export class Link {
   }
 
   async #pollForAWhile(service: Service, signal: AbortSignal): Promise<void> {
-    if (this.wanted !== "auto") {
-      await poll(service, signal);
-      return;
-    }
-    await poll(service, AbortSignal.any([signal, AbortSignal.timeout(this.#pollingMs)]));
-    this.#next = "stream";
-    this.#probing = true;
+    await poll(service, signal, this.wanted === "poll" ? Number.POSITIVE_INFINITY : monotonic() + this.streamRetryMs);
+    this.#next = this.wanted === "poll" ? "poll" : "stream";
   }
 
   /** Judges a connection that failed before the server said a word on it; returns whether to go on at once another way. */
@@ -207,16 +201,14 @@ export class Link {
       return false;
     }
     this.#failedStreams += 1;
-    const hopeless = error instanceof UnimplementedError || this.#probing || this.#failedStreams >= FAILED_STREAMS_MAX;
-    if (!hopeless) {
+    if (!(error instanceof UnimplementedError || this.#standsIn || this.#failedStreams >= FAILED_STREAMS_MAX)) {
       return false;
     }
-    if (this.#probing) {
-      this.#pollingMs = Math.min(POLLING_MS_MAX, this.#pollingMs * 2);
-    } else {
-      this.log.warn("streams do not get through; polling instead", { address: this.connection.address });
+    if (!this.#standsIn) {
+      const why = error === undefined ? "ended without a word" : describe(error);
+      this.log.warn("streams do not get through; polling instead", { address: this.connection.address, error: why });
     }
-    this.#probing = false;
+    this.#standsIn = true;
     this.#failedStreams = 0;
     this.#next = "poll";
     return true;
@@ -224,22 +216,21 @@ export class Link {
 
   #heard(mode: Mode, working: boolean): void {
     this.#contact = new Date();
+    this.#mode = mode;
+    if (mode === "stream") {
+      this.#failedStreams = 0;
+      if (this.#standsIn) {
+        this.#standsIn = false;
+        this.log.info("streams get through again", { address: this.connection.address });
+      }
+    }
     if (!working) {
       return;
     }
     this.#backoff.reset();
-    if (mode === "stream") {
-      this.#probing = false;
-      this.#failedStreams = 0;
-      this.#pollingMs = POLLING_MS;
-    }
-    if (this.#state !== "connected" || this.#mode !== mode) {
-      const changed = this.#state === "draining" || this.#state === "stopped" ? this.#state : "connected";
-      this.#mode = mode;
-      if (changed === "connected") {
-        this.log.info("connected", { address: this.connection.address, session_id: this.#sessionId, mode });
-        this.#tell("connected");
-      }
+    if (this.#state === "connecting" || this.#state === "disconnected") {
+      this.log.info("connected", { address: this.connection.address, session_id: this.#sessionId, mode });
+      this.#tell("connected");
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { setMaxListeners } from "node:events";
 import type { Report } from "@orbit/api/orbit/worker/v1/worker_service_pb.js";
-import { sleep } from "../clock.js";
+import { monotonic, sleep } from "../clock.js";
 import { FailedPreconditionError, InvalidArgumentError, orbitError } from "../errors.js";
 import { durationOf } from "../time.js";
 import { WORKER_CALL_MS, type Service } from "./session.js";
@@ -13,11 +13,12 @@ const POLL_MS = 20_000;
 const DRAINING_MS = 1_000;
 
 /**
- * Works by plain calls until one of them fails, or `signal` ends it, after which it returns.
+ * Works by plain calls until one of them fails, or until `signal` or the time `until` (`monotonic`) ends it, after which it
+ * returns. A worker that stops goes on beyond that time.
  *
  * @throws OrbitError when a call failed.
  */
-export async function poll(service: Service, signal: AbortSignal): Promise<void> {
+export async function poll(service: Service, signal: AbortSignal, until: number): Promise<void> {
   const { connection, session, holdings, heard } = service;
   const ended = new AbortController();
   // As many reports may be on their way as there are slots.
@@ -35,8 +36,14 @@ export async function poll(service: Service, signal: AbortSignal): Promise<void>
       if (maxTasks === 0) {
         return;
       }
+      // The last poll ends in time: one that were cut off could take tasks along.
+      const waitMs = Math.min(POLL_MS, until - monotonic());
+      if (waitMs <= 0) {
+        end();
+        return;
+      }
       const { tasks, draining } = await connection.worker.pollTasks(
-        { sessionId: session.id, maxTasks, waitDuration: durationOf(POLL_MS) },
+        { sessionId: session.id, maxTasks, waitDuration: durationOf(Math.max(1, waitMs)) },
         { timeoutMs: POLL_MS + WORKER_CALL_MS, signal: enough },
       );
       holdings.accept(tasks);
@@ -83,7 +90,8 @@ export async function poll(service: Service, signal: AbortSignal): Promise<void>
       }
     });
   } catch (error) {
-    if (!signal.aborted) {
+    // Whatever fails after the end was cut off by it.
+    if (!ended.signal.aborted) {
       throw orbitError(error);
     }
   } finally {

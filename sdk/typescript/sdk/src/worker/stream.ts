@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { StreamTasksRequestSchema, type StreamTasksRequest } from "@orbit/api/orbit/worker/v1/worker_service_pb.js";
 import { monotonic } from "../clock.js";
 import { orbitError } from "../errors.js";
-import { ConnectionLostError, type Service } from "./session.js";
+import { ConnectionLostError, WORKER_CALL_MS, type Service } from "./session.js";
 
 /**
  * Works over one stream until it ends. Returns when the server ended it in order, or `signal` did.
@@ -23,6 +23,9 @@ export async function stream(service: Service, signal: AbortSignal): Promise<voi
   let draining = false;
   let lost: ConnectionLostError | undefined;
   let heardAt = monotonic();
+  // Silence after which the other side counts as lost. A first word may take half as long at most: then something on the way
+  // holds streams back, and polls take over while the session still lives.
+  let patienceMs = Math.min(WORKER_CALL_MS, session.timeoutMs / 2);
 
   async function* frames(): AsyncGenerator<StreamTasksRequest> {
     let sessionId = session.id;
@@ -52,7 +55,7 @@ export async function stream(service: Service, signal: AbortSignal): Promise<voi
 
   // Every heartbeat is answered, so silence means that the other side is gone or frozen.
   const watch = setInterval(() => {
-    if (monotonic() - heardAt > session.timeoutMs) {
+    if (monotonic() - heardAt > patienceMs) {
       lost = new ConnectionLostError("the server does not answer heartbeats", { code: "UNAVAILABLE" });
       ended.abort(lost);
     }
@@ -60,6 +63,7 @@ export async function stream(service: Service, signal: AbortSignal): Promise<voi
   try {
     for await (const frame of connection.worker.streamTasks(frames(), { signal: ended.signal })) {
       heardAt = monotonic();
+      patienceMs = session.timeoutMs;
       expected -= frame.tasks.length;
       holdings.accept(frame.tasks);
       for (const { taskToken, outcome, error } of frame.results) {

@@ -5,7 +5,8 @@
  * - Every token that it holds is listed in its heartbeats, from receipt until the report is answered.
  * - A result that is finished during an outage is delivered when the outage ends.
  * - One rule for its end: it stops taking tasks; handlers learn that it drains (`drainSignal`); after the drain time they are
- *   cancelled (`signal`); at most five seconds later what has not ended is given back and `run` returns.
+ *   cancelled (`signal`); at most five seconds later what has not ended is given back and `run` returns. Its last record tells
+ *   how many tasks were reported, given back (`released`) and neither (`unreported`) since then.
  */
 
 import { setMaxListeners } from "node:events";
@@ -25,6 +26,7 @@ import { watchThread } from "./watchdog.js";
 
 /** Largest message that a worker takes, in bytes. */
 const MESSAGE_BYTES_MAX = 16n * 1024n * 1024n;
+const STREAM_RETRY_MS = 60_000;
 /** After the drain time: how long cancelled handlers get, then the last reports, then the goodbye, in milliseconds. */
 const CANCELLED_MS = 4_000;
 const DELIVERY_MS = 500;
@@ -47,6 +49,11 @@ export interface WorkerOptions {
   readonly drainTimeoutMs?: number;
   /** How tasks come: `stream`, `poll`, or `auto`, a stream with polls where streams do not get through. Default `auto`. */
   readonly mode?: Mode | "auto";
+  /**
+   * How long polls stand in, in the mode `auto`, before a stream is tried again, in milliseconds. Nobody notices a try that
+   * fails. Default 60,000.
+   */
+  readonly streamRetryMs?: number;
   /** What stands around every handler, the first one outermost. */
   readonly middleware?: readonly Middleware[];
   /** Where the worker and its handlers' loggers write. Default: the client's. */
@@ -182,9 +189,12 @@ export class Worker {
     try {
       const working = link.run(ended.signal);
       await Promise.race([working, aborted(this.#stopping.signal)]);
+      const begin = performance.now();
       const end = await this.#shutDown(link, holdings);
       ended.abort();
       await link.unregister(Math.min(GOODBYE_MS_MAX, Math.max(GOODBYE_MS, end - performance.now())));
+      const seconds = Math.round((performance.now() - begin) / 100) / 10;
+      this.#log.info("stopped", { ...holdings.farewell(), seconds });
     } finally {
       unhook();
       unwatch();
@@ -206,7 +216,8 @@ export class Worker {
       messageBytesMax: MESSAGE_BYTES_MAX,
     };
     const onState = (state: State, mode: Mode | undefined) => this.#options.onState?.(state, mode);
-    return new Link(connection, holdings, registration, this.#options.mode ?? "auto", this.#log, onState);
+    const { mode = "auto", streamRetryMs = STREAM_RETRY_MS } = this.#options;
+    return new Link(connection, holdings, registration, mode, streamRetryMs, this.#log, onState);
   }
 
   #start(message: TaskMessage): { context: DeliveryContext; report: ReturnType<typeof runTask> } | undefined {
