@@ -32,7 +32,16 @@ type Source struct {
 // Deploy checks definitions, which may refer to each other, and stores all of them or none. The same content again changes
 // nothing. Faults are an [Error] with the reason DEFINITION_INVALID; its violations have all of them, with their places.
 func (c *Client) Deploy(ctx context.Context, sources ...Source) ([]Deployed, error) {
-	request := &adminv1.DeployDefinitionsRequest{}
+	return c.deploy(ctx, sources, false)
+}
+
+// Validate is [Client.Deploy] without storing anything.
+func (c *Client) Validate(ctx context.Context, sources ...Source) ([]Deployed, error) {
+	return c.deploy(ctx, sources, true)
+}
+
+func (c *Client) deploy(ctx context.Context, sources []Source, validateOnly bool) ([]Deployed, error) {
+	request := &adminv1.DeployDefinitionsRequest{ValidateOnly: validateOnly}
 	for _, source := range sources {
 		request.Files = append(request.Files, &adminv1.DefinitionFile{
 			Content: &adminv1.DefinitionFile_Source{Source: source.Text}, FileName: source.FileName})

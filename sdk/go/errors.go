@@ -50,6 +50,8 @@ var (
 	ErrInvalidArgument error = situation(codes.InvalidArgument)
 	// ErrFailedPrecondition: not in this state, for example because the execution is closed.
 	ErrFailedPrecondition error = situation(codes.FailedPrecondition)
+	// ErrAborted: somebody else was first, for example since an etag was read. Read again, and decide again.
+	ErrAborted error = situation(codes.Aborted)
 	// ErrPermissionDenied: the credentials do not allow it.
 	ErrPermissionDenied error = situation(codes.PermissionDenied)
 	// ErrUnauthenticated: credentials are missing or wrong.
@@ -61,6 +63,8 @@ var (
 	// ErrDeadlineExceeded: the time for the call ran out, retries included. A write may have happened; the same request
 	// id tells. The error also is [context.DeadlineExceeded].
 	ErrDeadlineExceeded error = situation(codes.DeadlineExceeded)
+	// ErrUnimplemented: the server does not know this call; it is older than the SDK.
+	ErrUnimplemented error = situation(codes.Unimplemented)
 	// ErrInternal: a fault of the server's; its log has it.
 	ErrInternal error = situation(codes.Internal)
 )

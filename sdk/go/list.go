@@ -52,6 +52,25 @@ func (c *Client) Definitions(ctx context.Context, name string) iter.Seq2[*adminv
 	})
 }
 
+// Definition reads a definition, parsed and as the text that was deployed. Without a version it is the highest, a pre-release
+// only if there is nothing else.
+func (c *Client) Definition(ctx context.Context, name, version string) (*adminv1.GetDefinitionResponse, error) {
+	return invoke(ctx, c, &adminv1.GetDefinitionRequest{Name: name, Version: version}, c.admin.GetDefinition)
+}
+
+// Count counts the executions in each state that any is in.
+func (c *Client) Count(ctx context.Context) (map[ExecutionState]int64, error) {
+	response, err := invoke(ctx, c, &adminv1.CountExecutionsRequest{}, c.admin.CountExecutions)
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[ExecutionState]int64, len(response.Counts))
+	for _, count := range response.Counts {
+		counts[ExecutionState(shortName(count.State.String()))] = count.Count
+	}
+	return counts, nil
+}
+
 // pages makes an iterator of calls that return a page and the token of the next.
 func pages[T any](fetch func(token string) ([]T, string, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {

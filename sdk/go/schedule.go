@@ -57,10 +57,38 @@ type ScheduleStart struct {
 	Labels map[string]string
 }
 
+// Overlap is what a slot does while an execution of its schedule is open.
+type Overlap string
+
+const (
+	// OverlapSkip: the slot is skipped.
+	OverlapSkip Overlap = "SKIP"
+	// OverlapAllow: it starts beside it.
+	OverlapAllow Overlap = "ALLOW"
+	// OverlapBufferOne: it waits until none is open. One can wait; while it does, others are skipped.
+	OverlapBufferOne Overlap = "BUFFER_ONE"
+	// OverlapCancelPrevious: the open ones are asked to cancel, and the slot starts when they have ended.
+	OverlapCancelPrevious Overlap = "CANCEL_PREVIOUS"
+	// OverlapTerminatePrevious: as before, but they are terminated: no handler and no compensation of theirs runs.
+	OverlapTerminatePrevious Overlap = "TERMINATE_PREVIOUS"
+)
+
+// message gives the value on the wire; empty is the default.
+func (o Overlap) message() (schedulev1.SchedulePolicies_Overlap, error) {
+	if o == "" {
+		return schedulev1.SchedulePolicies_OVERLAP_UNSPECIFIED, nil
+	}
+	value, ok := schedulev1.SchedulePolicies_Overlap_value["OVERLAP_"+string(o)]
+	if !ok {
+		return 0, invalid("policies.overlap", string(o)+" is none that there is")
+	}
+	return schedulev1.SchedulePolicies_Overlap(value), nil
+}
+
 // SchedulePolicies say what a schedule does about slots that meet an open execution, come too late, or are one too many.
 type SchedulePolicies struct {
-	// Overlap is what a slot does while an execution of the schedule is open. Default: it is skipped.
-	Overlap schedulev1.SchedulePolicies_Overlap
+	// Overlap is what a slot does while an execution of the schedule is open. Default: [OverlapSkip].
+	Overlap Overlap
 	// CatchupWindow is how late a slot may start. Default: 365 days.
 	CatchupWindow time.Duration
 	// MaxActions is how many slots start in all. Default: no limit.
@@ -81,14 +109,12 @@ type ScheduleDefinition struct {
 	PauseNote string
 }
 
-// A ScheduleUpdate has what changes: what is nil stays.
+// A ScheduleUpdate has what changes, each as a whole: what is nil stays.
 type ScheduleUpdate struct {
 	Spec        *ScheduleSpec
 	Start       *ScheduleStart
 	Policies    *SchedulePolicies
 	Description *string
-	// ETag that the schedule must have; another one is refused with ETAG_MISMATCH. Default: any.
-	ETag string
 }
 
 // ScheduleState is where a schedule is in its life. Bear values that you do not know.
@@ -111,8 +137,10 @@ type Schedule struct {
 	ID  string
 	UID string
 	// ETag changes with each change that a caller makes.
-	ETag        string
-	State       ScheduleState
+	ETag  string
+	State ScheduleState
+	// Workflow that it starts.
+	Workflow    string
 	Description string
 	// PauseNote is why it is paused, InvalidReason why it cannot go on, or why its newest start failed.
 	PauseNote, InvalidReason string
@@ -136,6 +164,8 @@ type Slot struct {
 	Kind, Outcome string
 	// ExecutionID is what it started; empty if it has started nothing.
 	ExecutionID string
+	// Request is the name of the call that asked for it, as [ScheduleHandle.Backfill] returns it; empty for a regular one.
+	Request string
 	// Count is how many in a row went alike.
 	Count int64
 	// Detail tells why, for people.
@@ -147,14 +177,60 @@ type Slot struct {
 // Proto gives the message as it came from the server, for what has no field here.
 func (s *Slot) Proto() *schedulev1.Slot { return s.message }
 
+// A PlannedSlot is a time that is to come, or would come if nothing kept it away.
+type PlannedSlot struct {
+	NominalTime time.Time
+	// LocalTime is the time in the schedule's zone, with its offset, such as 2026-11-01T01:30:00-04:00.
+	LocalTime string
+	// Skip is empty for a slot, and otherwise why it is none: EXCLUDED, or, when the clocks are changed, MISSING or REPEATED.
+	// Bear values that you do not know.
+	Skip string
+	// Detail tells more about that, for people.
+	Detail string
+
+	message *schedulev1.PlannedSlot
+}
+
+// Proto gives the message as it came from the server.
+func (s *PlannedSlot) Proto() *schedulev1.PlannedSlot { return s.message }
+
+// PreviewSchedule tells up to so many slots, at most 1,000, that a schedule with this spec would have after a time (zero: now),
+// and beside them the times that are left out and why. Nothing is stored.
+func (c *Client) PreviewSchedule(ctx context.Context, spec ScheduleSpec, after time.Time, slots int) ([]*PlannedSlot, error) {
+	return c.preview(ctx, &schedulev1.PreviewScheduleRequest{Spec: spec.message()}, after, slots)
+}
+
+func (c *Client) preview(
+	ctx context.Context, request *schedulev1.PreviewScheduleRequest, after time.Time, slots int,
+) ([]*PlannedSlot, error) {
+	request.AfterTime, request.MaxSlots = timestampOf(after), int32(min(slots, pageSizeMax))
+	response, err := invoke(ctx, c, request, c.schedules.PreviewSchedule)
+	if err != nil {
+		return nil, err
+	}
+	planned := make([]*PlannedSlot, 0, len(response.Slots))
+	for _, slot := range response.Slots {
+		one := &PlannedSlot{NominalTime: timeOf(slot.NominalTime), LocalTime: slot.LocalTime, Detail: slot.Detail, message: slot}
+		if slot.Skip != schedulev1.PlannedSlot_SKIP_UNSPECIFIED {
+			one.Skip = strings.TrimPrefix(slot.Skip.String(), "SKIP_")
+		}
+		planned = append(planned, one)
+	}
+	return planned, nil
+}
+
 // CreateSchedule makes a schedule. Everything is checked first, and all faults are violations of one error.
 func (c *Client) CreateSchedule(ctx context.Context, id string, definition ScheduleDefinition, options ...CallOption) (*Schedule, error) {
 	start, err := definition.Start.message()
 	if err != nil {
 		return nil, err
 	}
+	policies, err := definition.Policies.message()
+	if err != nil {
+		return nil, err
+	}
 	response, err := invoke(ctx, c, &schedulev1.CreateScheduleRequest{
-		Id: id, Spec: definition.Spec.message(), Start: start, Policies: definition.Policies.message(),
+		Id: id, Spec: definition.Spec.message(), Start: start, Policies: policies,
 		Description: definition.Description, Paused: definition.Paused, PauseNote: definition.PauseNote, RequestId: requestIDOf(options),
 	}, c.schedules.CreateSchedule)
 	return newSchedule(response.GetSchedule()), err
@@ -175,28 +251,34 @@ func (c *Client) Schedules(ctx context.Context, workflow string) iter.Seq2[*Sche
 	})
 }
 
-// PreviewSchedule tells up to so many next times of a spec that is not stored, with those that are left out and why.
-func (c *Client) PreviewSchedule(ctx context.Context, spec ScheduleSpec, slots int) ([]*schedulev1.PlannedSlot, error) {
-	response, err := invoke(ctx, c, &schedulev1.PreviewScheduleRequest{
-		Spec: spec.message(), MaxSlots: int32(min(slots, pageSizeMax))}, c.schedules.PreviewSchedule)
-	return response.GetSlots(), err
-}
-
 // A ScheduleHandle is a reference to a schedule, for calls about it.
 type ScheduleHandle struct {
 	client *Client
 	id     string
+	uid    string
+	etag   string
 }
 
 // Schedule refers to the schedule with an id. It makes no call, so there may be no such schedule.
 func (c *Client) Schedule(id string) *ScheduleHandle { return &ScheduleHandle{client: c, id: id} }
+
+// ScheduleByUID refers to one schedule for ever, also once it was deleted, to read it and what became of its slots.
+func (c *Client) ScheduleByUID(id, uid string) *ScheduleHandle {
+	return &ScheduleHandle{client: c, id: id, uid: uid}
+}
+
+// IfUnchanged refers to the schedule as long as nobody has changed it since it had an etag: otherwise Update, Pause, Resume
+// and Delete do nothing and fail with [ErrAborted].
+func (h *ScheduleHandle) IfUnchanged(etag string) *ScheduleHandle {
+	return &ScheduleHandle{client: h.client, id: h.id, uid: h.uid, etag: etag}
+}
 
 // ID is the schedule's id.
 func (h *ScheduleHandle) ID() string { return h.id }
 
 // Describe reads the schedule.
 func (h *ScheduleHandle) Describe(ctx context.Context) (*Schedule, error) {
-	response, err := invoke(ctx, h.client, &schedulev1.GetScheduleRequest{Id: h.id}, h.client.schedules.GetSchedule)
+	response, err := invoke(ctx, h.client, &schedulev1.GetScheduleRequest{Id: h.id, Uid: h.uid}, h.client.schedules.GetSchedule)
 	return newSchedule(response.GetSchedule()), err
 }
 
@@ -217,7 +299,11 @@ func (h *ScheduleHandle) Update(ctx context.Context, update ScheduleUpdate, opti
 		mask.Paths = append(mask.Paths, "start")
 	}
 	if update.Policies != nil {
-		changed.Policies = update.Policies.message()
+		policies, err := update.Policies.message()
+		if err != nil {
+			return nil, err
+		}
+		changed.Policies = policies
 		mask.Paths = append(mask.Paths, "policies")
 	}
 	if update.Description != nil {
@@ -225,29 +311,38 @@ func (h *ScheduleHandle) Update(ctx context.Context, update ScheduleUpdate, opti
 		mask.Paths = append(mask.Paths, "description")
 	}
 	response, err := invoke(ctx, h.client, &schedulev1.UpdateScheduleRequest{
-		Id: h.id, Schedule: changed, UpdateMask: mask, Etag: update.ETag, RequestId: requestIDOf(options)}, h.client.schedules.UpdateSchedule)
+		Id: h.id, Schedule: changed, UpdateMask: mask, Etag: h.etag, RequestId: requestIDOf(options)}, h.client.schedules.UpdateSchedule)
 	return newSchedule(response.GetSchedule()), err
 }
 
 // Pause holds the schedule: no slot starts by itself until it is resumed; those that come meanwhile are passed over.
 func (h *ScheduleHandle) Pause(ctx context.Context, note string, options ...CallOption) (*Schedule, error) {
 	response, err := invoke(ctx, h.client, &schedulev1.PauseScheduleRequest{
-		Id: h.id, Note: note, RequestId: requestIDOf(options)}, h.client.schedules.PauseSchedule)
+		Id: h.id, Note: note, Etag: h.etag, RequestId: requestIDOf(options)}, h.client.schedules.PauseSchedule)
 	return newSchedule(response.GetSchedule()), err
 }
 
 // Resume ends a pause, and judges a schedule anew that is invalid.
 func (h *ScheduleHandle) Resume(ctx context.Context, options ...CallOption) (*Schedule, error) {
 	response, err := invoke(ctx, h.client, &schedulev1.ResumeScheduleRequest{
-		Id: h.id, RequestId: requestIDOf(options)}, h.client.schedules.ResumeSchedule)
+		Id: h.id, Etag: h.etag, RequestId: requestIDOf(options)}, h.client.schedules.ResumeSchedule)
 	return newSchedule(response.GetSchedule()), err
 }
 
 // Trigger starts an execution now, beside the schedule's own times, also while it is paused. The slot tells whether it
 // started, waits or was skipped, as the schedule's overlap policy has it.
 func (h *ScheduleHandle) Trigger(ctx context.Context, options ...CallOption) (*Slot, error) {
+	return h.TriggerWith(ctx, "", options...)
+}
+
+// TriggerWith is [ScheduleHandle.Trigger] with an overlap policy of its own.
+func (h *ScheduleHandle) TriggerWith(ctx context.Context, overlap Overlap, options ...CallOption) (*Slot, error) {
+	policy, err := overlap.message()
+	if err != nil {
+		return nil, err
+	}
 	response, err := invoke(ctx, h.client, &schedulev1.TriggerScheduleRequest{
-		Id: h.id, RequestId: requestIDOf(options)}, h.client.schedules.TriggerSchedule)
+		Id: h.id, Overlap: policy, RequestId: requestIDOf(options)}, h.client.schedules.TriggerSchedule)
 	return newSlot(response.GetSlot()), err
 }
 
@@ -261,17 +356,16 @@ func (h *ScheduleHandle) Backfill(ctx context.Context, first, last time.Time, co
 	return response.GetRequest(), err
 }
 
-// Preview tells up to so many next times of the schedule, with those that are left out and why.
-func (h *ScheduleHandle) Preview(ctx context.Context, slots int) ([]*schedulev1.PlannedSlot, error) {
-	response, err := invoke(ctx, h.client, &schedulev1.PreviewScheduleRequest{
-		Id: h.id, MaxSlots: int32(min(slots, pageSizeMax))}, h.client.schedules.PreviewSchedule)
-	return response.GetSlots(), err
+// Preview tells up to so many slots of the schedule, at most 1,000, after a time (zero: now), and beside them the times that
+// are left out and why.
+func (h *ScheduleHandle) Preview(ctx context.Context, after time.Time, slots int) ([]*PlannedSlot, error) {
+	return h.client.preview(ctx, &schedulev1.PreviewScheduleRequest{Id: h.id}, after, slots)
 }
 
 // Slots goes through the schedule's ledger, the newest nominal time first.
 func (h *ScheduleHandle) Slots(ctx context.Context) iter.Seq2[*Slot, error] {
 	return pages(func(token string) ([]*Slot, string, error) {
-		response, err := invoke(ctx, h.client, &schedulev1.ListSlotsRequest{Id: h.id, PageToken: token}, h.client.schedules.ListSlots)
+		response, err := invoke(ctx, h.client, &schedulev1.ListSlotsRequest{Id: h.id, Uid: h.uid, PageToken: token}, h.client.schedules.ListSlots)
 		if err != nil {
 			return nil, "", err
 		}
@@ -286,7 +380,7 @@ func (h *ScheduleHandle) Slots(ctx context.Context) iter.Seq2[*Slot, error] {
 // Delete deletes the schedule; executions that it has started go on.
 func (h *ScheduleHandle) Delete(ctx context.Context, options ...CallOption) error {
 	_, err := invoke(ctx, h.client, &schedulev1.DeleteScheduleRequest{
-		Id: h.id, RequestId: requestIDOf(options)}, h.client.schedules.DeleteSchedule)
+		Id: h.id, Etag: h.etag, RequestId: requestIDOf(options)}, h.client.schedules.DeleteSchedule)
 	return err
 }
 
@@ -314,10 +408,14 @@ func (s ScheduleStart) message() (*schedulev1.StartTemplate, error) {
 	return &schedulev1.StartTemplate{Workflow: s.Workflow, Version: s.Version, Input: input, Labels: s.Labels}, nil
 }
 
-func (p SchedulePolicies) message() *schedulev1.SchedulePolicies {
-	return &schedulev1.SchedulePolicies{
-		Overlap: p.Overlap, CatchupWindow: durationOf(p.CatchupWindow), MaxActions: p.MaxActions, PauseOnFailure: p.PauseOnFailure,
+func (p SchedulePolicies) message() (*schedulev1.SchedulePolicies, error) {
+	overlap, err := p.Overlap.message()
+	if err != nil {
+		return nil, err
 	}
+	return &schedulev1.SchedulePolicies{
+		Overlap: overlap, CatchupWindow: durationOf(p.CatchupWindow), MaxActions: p.MaxActions, PauseOnFailure: p.PauseOnFailure,
+	}, nil
 }
 
 func newSchedule(message *schedulev1.Schedule) *Schedule {
@@ -326,7 +424,7 @@ func newSchedule(message *schedulev1.Schedule) *Schedule {
 	}
 	return &Schedule{
 		ID: message.Id, UID: message.Uid, ETag: message.Etag, State: ScheduleState(shortName(message.State.String())),
-		Description: message.Description, PauseNote: message.PauseNote, InvalidReason: message.InvalidReason,
+		Workflow: message.Start.GetWorkflow(), Description: message.Description, PauseNote: message.PauseNote, InvalidReason: message.InvalidReason,
 		NextTime: timeOf(message.NextTime), LastExecutionID: message.LastExecution.GetId(), message: message,
 	}
 }
@@ -338,7 +436,7 @@ func newSlot(message *schedulev1.Slot) *Slot {
 	return &Slot{
 		NominalTime: timeOf(message.NominalTime), Kind: strings.TrimPrefix(message.Kind.String(), "KIND_"),
 		Outcome:     strings.TrimPrefix(message.Outcome.String(), "OUTCOME_"),
-		ExecutionID: message.Execution.GetId(), Count: message.SlotCount, Detail: message.Detail, message: message,
+		ExecutionID: message.Execution.GetId(), Request: message.Request, Count: message.SlotCount, Detail: message.Detail, message: message,
 	}
 }
 

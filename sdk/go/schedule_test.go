@@ -7,7 +7,6 @@ import (
 	"time"
 
 	orbit "orbit.example/sdk/go"
-	schedulev1 "orbit.example/sdk/go/gen/orbit/schedule/v1"
 	"orbit.example/sdk/go/orbittest"
 )
 
@@ -22,7 +21,7 @@ func TestAScheduleStartsExecutions(t *testing.T) {
 	definition := orbit.ScheduleDefinition{
 		Spec:        orbit.ScheduleSpec{Crons: []string{"0 6 * * *"}, Timezone: "Europe/London"},
 		Start:       orbit.ScheduleStart{Workflow: "greet", Input: map[string]any{"name": "${ schedule.id }", "n": 1}},
-		Policies:    orbit.SchedulePolicies{Overlap: schedulev1.SchedulePolicies_OVERLAP_ALLOW, CatchupWindow: time.Hour},
+		Policies:    orbit.SchedulePolicies{Overlap: orbit.OverlapAllow, CatchupWindow: time.Hour},
 		Description: "every morning",
 		Paused:      true,
 		PauseNote:   "not yet",
@@ -63,19 +62,19 @@ func TestAScheduleStartsExecutions(t *testing.T) {
 		t.Errorf("%d slots", count)
 	}
 
-	next, err := handle.Preview(ctx, 3)
+	next, err := handle.Preview(ctx, time.Time{}, 3)
 	if err != nil || len(next) < 3 {
 		t.Errorf("%v, %v", next, err)
 	}
 	hourly := orbit.ScheduleSpec{Intervals: []orbit.Interval{{Every: time.Hour, Offset: time.Minute}}}
-	if planned, err := client.PreviewSchedule(ctx, hourly, 2); err != nil || len(planned) != 2 ||
-		planned[1].NominalTime.AsTime().Sub(planned[0].NominalTime.AsTime()) != time.Hour {
+	if planned, err := client.PreviewSchedule(ctx, hourly, time.Now(), 2); err != nil || len(planned) != 2 ||
+		planned[1].NominalTime.Sub(planned[0].NominalTime) != time.Hour {
 		t.Errorf("%v, %v", planned, err)
 	}
 	text := "every hour"
-	updated, err := handle.Update(ctx, orbit.ScheduleUpdate{Spec: &hourly, Description: &text, ETag: made.ETag + "x"})
-	if err == nil {
-		t.Errorf("updated in spite of another etag: %+v", updated)
+	updated, err := handle.IfUnchanged(made.ETag+"x").Update(ctx, orbit.ScheduleUpdate{Spec: &hourly, Description: &text})
+	if !errors.Is(err, orbit.ErrAborted) {
+		t.Errorf("updated in spite of another etag: %+v, %v", updated, err)
 	}
 	updated, err = handle.Update(ctx, orbit.ScheduleUpdate{Spec: &hourly, Description: &text})
 	if err != nil || updated.Description != text || time.Until(updated.NextTime) > time.Hour || updated.Proto().Policies.CatchupWindow.AsDuration() != time.Hour {

@@ -38,8 +38,8 @@ def test_a_schedule_is_made_triggered_paused_changed_and_deleted(orbit_server: S
                 await schedules.create("yearly", "waits", every=timedelta(hours=1))
 
             planned = await schedules.preview("yearly", after=datetime(2026, 6, 1, tzinfo=timezone.utc), count=2)
-            times = [slot.nominal_time.ToDatetime() for slot in planned]
-            assert times == [datetime(2027, 1, 1, 3), datetime(2028, 1, 1, 3)]
+            times = [slot.nominal_time for slot in planned]
+            assert times == [datetime(2027, 1, 1, 3, tzinfo=timezone.utc), datetime(2028, 1, 1, 3, tzinfo=timezone.utc)]
 
             first = await schedules.trigger("yearly")
             assert (first.kind, first.outcome) == ("TRIGGER", "STARTED")
@@ -53,19 +53,27 @@ def test_a_schedule_is_made_triggered_paused_changed_and_deleted(orbit_server: S
             assert outcomes == ["OVERLAPPED", "STARTED", "STARTED"]
 
             paused = await schedules.pause("yearly", "holidays")
-            assert (paused.state, paused.note) == ("PAUSED", "holidays")
+            assert (paused.state, paused.pause_note, paused.next_time) == ("PAUSED", "holidays", None)
             changed_since = made.etag
             await schedules.pause("yearly", "long holidays")
-            with pytest.raises(orbit.OrbitError) as mismatch:
+            with pytest.raises(orbit.Aborted) as mismatch:
                 await schedules.delete("yearly", etag=changed_since)
             assert mismatch.value.reason == "ETAG_MISMATCH"
             paused = await schedules.get("yearly")
             assert (await schedules.resume("yearly", etag=paused.etag)).state == "ACTIVE"
 
-            changed = (await schedules.get("yearly")).raw
-            changed.spec.crons[:] = ["0 4 1 1 *"]
-            updated = await schedules.update("yearly", changed, mask=["spec.crons"])
+            updated = await schedules.update("yearly", crons=["0 4 1 1 *"], input=None, max_actions=9)
             assert list(updated.raw.spec.crons) == ["0 4 1 1 *"]
+            assert (updated.raw.spec.timezone, updated.raw.policies.max_actions) == ("Europe/London", 9)
+            assert (updated.input, updated.description, updated.last_execution_id) == (
+                None,
+                "once a year",
+                first.execution_id,
+            )
+            assert updated.next_time is not None
+            assert (updated.next_time.month, updated.next_time.hour) == (1, 4)
+            with pytest.raises(ValueError, match="nothing to change"):
+                await schedules.update("yearly")
             assert [schedule.id async for schedule in schedules.list(workflow="waits")] == ["yearly"]
 
             await schedules.delete("yearly")

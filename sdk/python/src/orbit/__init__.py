@@ -4,10 +4,12 @@ Begin with `Worker` and `Client`; `SyncClient` is the client for programs withou
 test; `orbit.otel` and `orbit.metrics` are extras.
 """
 
+from orbit.batches import Batch, BatchAction, BatchFailure
 from orbit.client import Client, Deployment
 from orbit.config import Config, ConfigError
 from orbit.context import TaskContext, current_task
 from orbit.errors import (
+    Aborted,
     AlreadyExists,
     DeadlineExceeded,
     ExecutionCancelled,
@@ -33,14 +35,18 @@ from orbit.errors import (
 )
 from orbit.execution import Event, Execution, Failure, State, Step
 from orbit.handle import ExecutionHandle
-from orbit.schedules import Schedule, ScheduleSpec, Slot
+from orbit.schedules import PlannedSlot, Schedule, ScheduleSpec, Slot
 from orbit.sync import SyncClient, SyncExecutionHandle
 from orbit.task import Middleware, Next, task
 from orbit.version import VERSION as __version__
 from orbit.worker import Worker, WorkerStatus
 
 __all__ = [
+    "Aborted",
     "AlreadyExists",
+    "Batch",
+    "BatchAction",
+    "BatchFailure",
     "Client",
     "Config",
     "ConfigError",
@@ -65,6 +71,7 @@ __all__ = [
     "PayloadError",
     "PermanentError",
     "PermissionDenied",
+    "PlannedSlot",
     "ResourceExhausted",
     "RetryableError",
     "Schedule",

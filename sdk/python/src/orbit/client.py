@@ -18,6 +18,7 @@ from orbit_api.admin.v1.admin_service_pb2_grpc import AdminServiceStub
 from orbit_api.schedule.v1.schedule_service_pb2_grpc import ScheduleServiceStub
 
 from orbit import channel, payloads
+from orbit.batches import Batches
 from orbit.calls import CALL_SECONDS, Calls, seconds
 from orbit.config import Config
 from orbit.execution import Execution, State, execution
@@ -91,6 +92,8 @@ class Client:
         self._made_schedule_stub: ScheduleServiceAsyncStub | None = None
         # What starts executions at certain times.
         self.schedules = Schedules(self._schedule_stub, self._calls)
+        # One action on many executions.
+        self.batches = Batches(lambda: self.stub, self._calls)
 
     @property
     def stub(self) -> "AdminServiceAsyncStub":
@@ -155,6 +158,27 @@ class Client:
                 request.files.add(source=source)
         answer = await self._calls.make(self.stub.DeployDefinitions, request, timeout)
         return [_deployment(one) for one in answer.definitions]
+
+    async def definition(
+        self, name: str, version: str = "", *, timeout: timedelta | float | None = None
+    ) -> pb.GetDefinitionResponse:
+        """Reads a definition: parsed, and as the text that was deployed. `version`: default the highest, a pre-release
+        only if there is nothing else. Raises `NotFound`."""
+        request = pb.GetDefinitionRequest(name=name, version=version)
+        return await self._calls.make(self.stub.GetDefinition, request, timeout)
+
+    async def definitions(self, name: str = "", *, page_size: int = 0) -> AsyncIterator[pb.DefinitionSummary]:
+        """The deployed definitions by name, each name's versions from the highest down; of one workflow if it is
+        named."""
+        token = ""
+        while True:
+            request = pb.ListDefinitionsRequest(name=name, page_size=page_size, page_token=token)
+            answer = await self._calls.make(self.stub.ListDefinitions, request)
+            for one in answer.definitions:
+                yield one
+            token = answer.next_page_token
+            if not token:
+                return
 
     # --- Executions -------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,10 @@ class FailedPrecondition(OrbitError):
     """The state of things forbids it, for example a signal to a closed execution."""
 
 
+class Aborted(OrbitError):
+    """Somebody else was first, for example since an etag was read: read again, and decide again."""
+
+
 class PermissionDenied(OrbitError):
     """The caller is known and may not do this."""
 
@@ -110,6 +114,7 @@ _CLASSES: dict[grpc.StatusCode, type[OrbitError]] = {
     grpc.StatusCode.NOT_FOUND: NotFound,
     grpc.StatusCode.ALREADY_EXISTS: AlreadyExists,
     grpc.StatusCode.FAILED_PRECONDITION: FailedPrecondition,
+    grpc.StatusCode.ABORTED: Aborted,
     grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
     grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,

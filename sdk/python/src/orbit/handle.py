@@ -3,8 +3,8 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import grpc
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from orbit_api.admin.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
 
 Type = TypeVar("Type")
+# An argument that was not given, where None is a value.
+UNSET: Any = object()
 
 # How long one call waits for the close, in seconds; the next one follows at once.
 WAIT_SECONDS = 25
@@ -232,6 +234,40 @@ class ExecutionHandle:
         """Runs a failed or timed-out one again from where it failed. Raises `FailedPrecondition` for any other."""
         request = pb.RetryExecutionRequest(id=self.id, uid=self.uid, request_id=new_id(request_id))
         await self._calls.make(self._stub.RetryExecution, request, timeout)
+
+    async def rerun(
+        self,
+        from_step: str,
+        *,
+        id: str | None = None,
+        input: Any = UNSET,
+        labels: Mapping[str, str] | None = None,
+        request_id: str | None = None,
+        timeout: timedelta | float | None = None,
+    ) -> "ExecutionHandle":
+        """Starts a new execution that repeats this one from a step on, with the results of steps that do not depend on
+        it. This one is not changed.
+
+        - `id`: of the new one; default: the server makes one. `input`: default that of this one.
+        - `labels`: added to those of this one; these win.
+
+        Raises `InvalidArgument` if there is no such step or the input does not fit, `AlreadyExists` if `id` is taken.
+        """
+        request = pb.RerunExecutionRequest(
+            id=self.id,
+            uid=self.uid,
+            from_step=from_step,
+            new_id=id or "",
+            labels=dict(labels or {}),
+            request_id=new_id(request_id),
+        )
+        if input is not UNSET:
+            request.input.CopyFrom(payloads.encode(input))
+        answer = await self._calls.make(self._stub.RerunExecution, request, timeout)
+        handle = ExecutionHandle(self._stub, self._calls, answer.id, answer.uid)
+        handle.version, handle.created = answer.version, answer.created
+        handle.start_time = answer.start_time.ToDatetime(tzinfo=timezone.utc)
+        return handle
 
     async def delete(self, *, request_id: str | None = None, timeout: timedelta | float | None = None) -> None:
         """Deletes it; its id is free then. Raises `FailedPrecondition` while it is open."""

@@ -19,7 +19,7 @@ from orbit_api.schedule.v1 import schedule_service_pb2 as pb
 
 from orbit import payloads
 from orbit.calls import Calls
-from orbit.handle import new_id
+from orbit.handle import UNSET, new_id
 
 if TYPE_CHECKING:
     from orbit_api.schedule.v1.schedule_service_pb2_grpc import ScheduleServiceAsyncStub
@@ -44,8 +44,13 @@ class Schedule:
     workflow: str
     input: Any
     description: str
-    # Why it is paused, or cannot start anything; empty if it can.
-    note: str
+    # Why it is paused, and why it cannot go on or its newest start failed, for people; empty if all is well.
+    pause_note: str
+    invalid_reason: str
+    # Its next slot; None if there is none, or while it is paused.
+    next_time: datetime | None
+    # What it started last; None if it has started none.
+    last_execution_id: str | None
     raw: schedule_pb2.Schedule = field(repr=False, compare=False)
 
 
@@ -60,11 +65,27 @@ class Slot:
     outcome: str
     # Id of the execution that it started; None if it has started none.
     execution_id: str | None
+    # Name of the call that asked for it, as `backfill` gives it; empty for a regular one.
+    request: str
     # How many in a row went alike.
     count: int
     # Why, for people; may be empty.
     detail: str
     raw: schedule_pb2.Slot = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class PlannedSlot:
+    """A time that is to come, or would come if nothing kept it away."""
+
+    nominal_time: datetime
+    # In the zone of the schedule, with its offset, such as `2026-11-01T01:30:00-04:00`.
+    local_time: str
+    # Empty for a slot; otherwise why it is none: `EXCLUDED`, `MISSING` or `REPEATED` (when the clocks are changed).
+    skip: str
+    # More about that, for people; may be empty.
+    detail: str
+    raw: schedule_pb2.PlannedSlot = field(repr=False, compare=False)
 
 
 class Schedules:
@@ -106,17 +127,9 @@ class Schedules:
         Raises `AlreadyExists` if there is another one of this id, `InvalidArgument` for times or an input that
         cannot be used, `NotFound` for a workflow that is not there.
         """
-        whole = ScheduleSpec()
-        if spec is not None:
-            whole.CopyFrom(spec)
-        whole.crons.extend(crons)
-        if every is not None:
-            whole.intervals.add().every.FromTimedelta(every)
-        if timezone:
-            whole.timezone = timezone
         request = pb.CreateScheduleRequest(
             id=id,
-            spec=whole,
+            spec=_spec(spec, crons, every, timezone),
             start=schedule_pb2.StartTemplate(
                 workflow=workflow, version=version, input=payloads.encode(input), labels=dict(labels or {})
             ),
@@ -152,20 +165,68 @@ class Schedules:
     async def update(
         self,
         id: str,
-        changed: schedule_pb2.Schedule,
         *,
-        mask: Sequence[str] = (),
+        crons: Sequence[str] | None = None,
+        every: timedelta | None = None,
+        timezone: str | None = None,
+        spec: ScheduleSpec | None = None,
+        workflow: str | None = None,
+        input: Any = UNSET,
+        version: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        overlap: Overlap | None = None,
+        catchup_window: timedelta | None = None,
+        max_actions: int | None = None,
+        pause_on_failure: bool | None = None,
+        description: str | None = None,
         etag: str = "",
         request_id: str | None = None,
         timeout: Span = None,
     ) -> Schedule:
-        """Changes a schedule: the fields of `changed` that `mask` names, for example `spec` or `start.input`; without a
-        mask those of `spec`, `start`, `policies` and `description` that are set.
+        """Changes what is given, and leaves the rest. The arguments are those of `create`; `every` takes the place of
+        all intervals, `crons` that of all crons, and `spec` that of everything about times.
 
-        Raises `OrbitError` with the reason `ETAG_MISMATCH` if somebody else has changed it since it had `etag`."""
-        request = pb.UpdateScheduleRequest(id=id, schedule=changed, etag=etag, request_id=new_id(request_id))
-        if mask:
-            request.update_mask.CopyFrom(FieldMask(paths=mask))
+        Raises `InvalidArgument` for what `create` would refuse, `NotFound`, and `Aborted` (`ETAG_MISMATCH`) if somebody
+        else has changed it since it had `etag`.
+        """
+        times = {"spec.crons": crons, "spec.intervals": every, "spec.timezone": timezone}
+        if spec is not None and any(value is not None for value in times.values()):
+            raise ValueError("spec takes the place of crons, every and timezone")
+        given = times | {
+            "spec": spec,
+            "start.workflow": workflow,
+            "start.version": version,
+            "start.labels": labels,
+            "policies.overlap": overlap,
+            "policies.catchup_window": catchup_window,
+            "policies.max_actions": max_actions,
+            "policies.pause_on_failure": pause_on_failure,
+            "description": description,
+        }
+        mask = [path for path, value in given.items() if value is not None]
+        # What is not given has some value here, which the mask leaves out.
+        changed = schedule_pb2.Schedule(
+            spec=spec or ScheduleSpec(crons=crons, timezone=timezone or ""),
+            start=schedule_pb2.StartTemplate(workflow=workflow or "", version=version or "", labels=labels),
+            policies=schedule_pb2.SchedulePolicies(
+                overlap=_overlap(overlap or "skip"),
+                max_actions=max_actions or 0,
+                pause_on_failure=pause_on_failure or False,
+            ),
+            description=description or "",
+        )
+        if every is not None:
+            changed.spec.intervals.add().every.FromTimedelta(every)
+        if catchup_window is not None:
+            changed.policies.catchup_window.FromTimedelta(catchup_window)
+        if input is not UNSET:
+            mask.append("start.input")
+            changed.start.input.CopyFrom(payloads.encode(input))
+        if not mask:
+            raise ValueError("nothing to change")
+        request = pb.UpdateScheduleRequest(
+            id=id, schedule=changed, update_mask=FieldMask(paths=mask), etag=etag, request_id=new_id(request_id)
+        )
         return _schedule((await self._calls.make(self._stub().UpdateSchedule, request, timeout)).schedule)
 
     async def pause(
@@ -215,18 +276,28 @@ class Schedules:
         self,
         id: str | None = None,
         *,
+        crons: Sequence[str] = (),
+        every: timedelta | None = None,
+        timezone: str = "",
         spec: ScheduleSpec | None = None,
         after: datetime | None = None,
         count: int = 10,
         timeout: Span = None,
-    ) -> Sequence[schedule_pb2.PlannedSlot]:
-        """The next times of a schedule, or of a `spec` that is not stored, with those that are left out and why."""
+    ) -> Sequence[PlannedSlot]:
+        """The next times of a schedule, or of times that are not stored (as for `create`), with those that are left out
+        and why.
+
+        - `after`: default now. `count`: most slots, 1 to 1,000; what is left out comes beside them.
+
+        Raises `InvalidArgument` for times that cannot be used, `NotFound`.
+        """
         request = pb.PreviewScheduleRequest(id=id or "", max_slots=count)
-        if spec is not None:
-            request.spec.CopyFrom(spec)
+        if id is None:
+            request.spec.CopyFrom(_spec(spec, crons, every, timezone))
         if after is not None:
             request.after_time.CopyFrom(_timestamp(after))
-        return (await self._calls.make(self._stub().PreviewSchedule, request, timeout)).slots
+        answer = await self._calls.make(self._stub().PreviewSchedule, request, timeout)
+        return [_planned(one) for one in answer.slots]
 
     async def slots(self, id: str, *, uid: str = "", page_size: int = 0) -> AsyncIterator[Slot]:
         """The ledger, the newest time first."""
@@ -263,7 +334,10 @@ def _schedule(raw: schedule_pb2.Schedule) -> Schedule:
         workflow=raw.start.workflow,
         input=payloads.decode(raw.start.input) if raw.start.HasField("input") else None,
         description=raw.description,
-        note=raw.invalid_reason or raw.pause_note,
+        pause_note=raw.pause_note,
+        invalid_reason=raw.invalid_reason,
+        next_time=raw.next_time.ToDatetime(tzinfo=zones.utc) if raw.HasField("next_time") else None,
+        last_execution_id=raw.last_execution.id if raw.HasField("last_execution") else None,
         raw=raw,
     )
 
@@ -274,10 +348,35 @@ def _slot(raw: schedule_pb2.Slot) -> Slot:
         kind=_name(schedule_pb2.Slot.Kind, raw.kind, "KIND_"),
         outcome=_name(schedule_pb2.Slot.Outcome, raw.outcome, "OUTCOME_"),
         execution_id=raw.execution.id if raw.HasField("execution") else None,
+        request=raw.request,
         count=raw.slot_count,
         detail=raw.detail,
         raw=raw,
     )
+
+
+def _planned(raw: schedule_pb2.PlannedSlot) -> PlannedSlot:
+    skip = _name(schedule_pb2.PlannedSlot.Skip, raw.skip, "SKIP_")
+    return PlannedSlot(
+        nominal_time=raw.nominal_time.ToDatetime(tzinfo=zones.utc),
+        local_time=raw.local_time,
+        skip="" if skip == "UNSPECIFIED" else skip,
+        detail=raw.detail,
+        raw=raw,
+    )
+
+
+def _spec(spec: ScheduleSpec | None, crons: Sequence[str], every: timedelta | None, timezone: str) -> ScheduleSpec:
+    """A spec, to which the arguments are added."""
+    whole = ScheduleSpec()
+    if spec is not None:
+        whole.CopyFrom(spec)
+    whole.crons.extend(crons)
+    if every is not None:
+        whole.intervals.add().every.FromTimedelta(every)
+    if timezone:
+        whole.timezone = timezone
+    return whole
 
 
 def _name(kind: Any, number: int, prefix: str) -> str:

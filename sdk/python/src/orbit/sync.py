@@ -18,8 +18,9 @@ from orbit.calls import CALL_SECONDS
 from orbit.client import Client, Deployment, IdReusePolicy
 from orbit.config import Config
 from orbit.execution import Event, Execution, State
-from orbit.handle import ExecutionHandle
+from orbit.handle import UNSET, ExecutionHandle
 from orbit.loop_thread import LoopThread
+from orbit.sync_batches import SyncBatches
 from orbit.sync_schedules import SyncSchedules
 
 Type = TypeVar("Type")
@@ -62,6 +63,8 @@ class SyncClient:
         self._loop = LoopThread()
         # What starts executions at certain times.
         self.schedules = SyncSchedules(self._loop, client.schedules)
+        # One action on many executions.
+        self.batches = SyncBatches(self._loop, client.batches)
 
     @classmethod
     def of(cls, client: Client) -> "SyncClient":
@@ -94,6 +97,14 @@ class SyncClient:
     ) -> list[Deployment]:
         """As `Client.deploy_all`."""
         return self._loop.run(self._client.deploy_all(sources, validate_only=validate_only, timeout=timeout))
+
+    def definition(self, name: str, version: str = "", *, timeout: Span = None) -> pb.GetDefinitionResponse:
+        """As `Client.definition`."""
+        return self._loop.run(self._client.definition(name, version, timeout=timeout))
+
+    def definitions(self, name: str = "", *, page_size: int = 0) -> Iterator[pb.DefinitionSummary]:
+        """As `Client.definitions`."""
+        return self._loop.iterate(self._client.definitions(name, page_size=page_size))
 
     def start(
         self,
@@ -230,6 +241,20 @@ class SyncExecutionHandle:
     def retry(self, *, request_id: str | None = None, timeout: Span = None) -> None:
         """As `ExecutionHandle.retry`."""
         self._loop.run(self._handle.retry(request_id=request_id, timeout=timeout))
+
+    def rerun(
+        self,
+        from_step: str,
+        *,
+        id: str | None = None,
+        input: Any = UNSET,
+        labels: Mapping[str, str] | None = None,
+        request_id: str | None = None,
+        timeout: Span = None,
+    ) -> "SyncExecutionHandle":
+        """As `ExecutionHandle.rerun`."""
+        call = self._handle.rerun(from_step, id=id, input=input, labels=labels, request_id=request_id, timeout=timeout)
+        return SyncExecutionHandle(self._loop, self._loop.run(call))
 
     def delete(self, *, request_id: str | None = None, timeout: Span = None) -> None:
         """As `ExecutionHandle.delete`."""

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from orbit_api.schedule.v1.schedule_pb2 import PlannedSlot
-from orbit_api.schedule.v1.schedule_pb2 import Schedule as ScheduleMessage
-
+from orbit.handle import UNSET
 from orbit.loop_thread import LoopThread
-from orbit.schedules import Overlap, Schedule, Schedules, ScheduleSpec, Slot
+from orbit.schedules import Overlap, PlannedSlot, Schedule, Schedules, ScheduleSpec, Slot
 
 Span = timedelta | float | None
 
@@ -74,15 +72,44 @@ class SyncSchedules:
     def update(
         self,
         id: str,
-        changed: ScheduleMessage,
         *,
-        mask: Sequence[str] = (),
+        crons: Sequence[str] | None = None,
+        every: timedelta | None = None,
+        timezone: str | None = None,
+        spec: ScheduleSpec | None = None,
+        workflow: str | None = None,
+        input: Any = UNSET,
+        version: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        overlap: Overlap | None = None,
+        catchup_window: timedelta | None = None,
+        max_actions: int | None = None,
+        pause_on_failure: bool | None = None,
+        description: str | None = None,
         etag: str = "",
         request_id: str | None = None,
         timeout: Span = None,
     ) -> Schedule:
         """As `Schedules.update`."""
-        call = self._schedules.update(id, changed, mask=mask, etag=etag, request_id=request_id, timeout=timeout)
+        call = self._schedules.update(
+            id,
+            crons=crons,
+            every=every,
+            timezone=timezone,
+            spec=spec,
+            workflow=workflow,
+            input=input,
+            version=version,
+            labels=labels,
+            overlap=overlap,
+            catchup_window=catchup_window,
+            max_actions=max_actions,
+            pause_on_failure=pause_on_failure,
+            description=description,
+            etag=etag,
+            request_id=request_id,
+            timeout=timeout,
+        )
         return self._loop.run(call)
 
     def pause(
@@ -122,13 +149,19 @@ class SyncSchedules:
         self,
         id: str | None = None,
         *,
+        crons: Sequence[str] = (),
+        every: timedelta | None = None,
+        timezone: str = "",
         spec: ScheduleSpec | None = None,
         after: datetime | None = None,
         count: int = 10,
         timeout: Span = None,
     ) -> Sequence[PlannedSlot]:
         """As `Schedules.preview`."""
-        return self._loop.run(self._schedules.preview(id, spec=spec, after=after, count=count, timeout=timeout))
+        call = self._schedules.preview(
+            id, crons=crons, every=every, timezone=timezone, spec=spec, after=after, count=count, timeout=timeout
+        )
+        return self._loop.run(call)
 
     def slots(self, id: str, *, uid: str = "", page_size: int = 0) -> Iterator[Slot]:
         """As `Schedules.slots`."""

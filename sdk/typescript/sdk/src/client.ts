@@ -6,14 +6,17 @@ import {
   IdReusePolicy,
   type AdminService,
   type DefinitionFault,
+  type DefinitionSummary,
+  type GetDefinitionResponse,
   type GetServerInfoResponse,
   type Worker as WorkerMessage,
 } from "@orbit/api/orbit/admin/v1/admin_service_pb.js";
+import { Batches } from "./batches.js";
 import { call, type CallLimits } from "./call.js";
 import { resolveConfig, type ConnectionOptions } from "./config.js";
 import { openConnection, type Connection } from "./connection.js";
 import { stateName, summary, type ExecutionState, type ExecutionSummary } from "./execution.js";
-import { ExecutionHandle, type WriteOptions } from "./handle.js";
+import { ExecutionHandle, StartedExecution, type WriteOptions } from "./handle.js";
 import { stderrLogger, type Logger } from "./logger.js";
 import { encodePayload } from "./payload.js";
 import { Schedules } from "./schedules.js";
@@ -54,29 +57,18 @@ export interface StartOptions extends WriteOptions {
   readonly signalWith?: { readonly name: string; readonly payload?: unknown } | undefined;
 }
 
-/** An execution that was started, or found. */
-export class StartedExecution<Output = unknown> extends ExecutionHandle<Output> {
-  constructor(
-    connection: Connection,
-    id: string,
-    override readonly uid: string,
-    output: Workflow["output"],
-    /** Version that it runs. */
-    readonly version: string,
-    /** Whether this call made it; false if it was there with the same workflow and input. */
-    readonly created: boolean,
-    readonly startTime: Date | undefined,
-  ) {
-    super(connection, id, uid, output);
-  }
-}
-
 /** Which executions to list. */
 export interface ListOptions extends CallLimits {
   /** As in `state = RUNNING AND workflow = "order" AND labels.tenant = "a"`. Default: all. */
   readonly filter?: string | undefined;
   /** Entries a call, at most 1,000. Default 50. The iterator goes through all pages. */
   readonly pageSize?: number | undefined;
+}
+
+/** How definitions are deployed. */
+export interface DeployOptions extends CallLimits {
+  /** Whether only to check: nothing is stored. Default false. */
+  readonly validateOnly?: boolean | undefined;
 }
 
 /** What became of a definition. */
@@ -98,6 +90,8 @@ export class Client {
   readonly logger: Logger;
   /** Makes schedules and finds them. */
   readonly schedules: Schedules;
+  /** Acts on many executions at once. */
+  readonly batches: Batches;
   /** Opens another connection to the same server. */
   readonly openConnection: () => Connection;
   readonly #connection: Connection;
@@ -118,6 +112,7 @@ export class Client {
     this.#connection = this.openConnection();
     this.address = this.#connection.address;
     this.schedules = new Schedules(this.#connection);
+    this.batches = new Batches(this.#connection);
   }
 
   /** The generated calls themselves, for what this class does not have. Their errors are `ConnectError`. */
@@ -179,25 +174,61 @@ export class Client {
     return Object.fromEntries(counts.map(({ state, count }) => [stateName(state), Number(count)]));
   }
 
-  /** Checks a definition, the text of a YAML or JSON file, and stores it; the same again changes nothing. */
-  async deploy(source: string, options: CallLimits & { readonly fileName?: string | undefined } = {}): Promise<Deployment> {
-    const request = { content: { case: "source" as const, value: source }, fileName: options.fileName ?? "" };
+  /**
+   * Checks a definition, the text of a YAML or JSON file, and stores it; the same again changes nothing.
+   *
+   * @throws InvalidArgumentError with every fault in `violations`; AlreadyExistsError if the version has other content.
+   */
+  async deploy(
+    source: string,
+    options: DeployOptions & { readonly fileName?: string | undefined } = {},
+  ): Promise<Deployment> {
+    const request = {
+      content: { case: "source" as const, value: source },
+      fileName: options.fileName ?? "",
+      validateOnly: options.validateOnly ?? false,
+    };
     return call((each) => this.admin.deployDefinition(request, each), options);
   }
 
   /** Checks definitions that refer to each other and stores all of them, or none. */
   async deployAll(
     files: readonly { readonly source: string; readonly fileName?: string | undefined }[],
-    limits: CallLimits = {},
+    options: DeployOptions = {},
   ): Promise<readonly Deployment[]> {
     const request = {
+      validateOnly: options.validateOnly ?? false,
       files: files.map(({ source, fileName }) => ({
         content: { case: "source" as const, value: source },
         fileName: fileName ?? "",
       })),
     };
-    const { definitions } = await call((each) => this.admin.deployDefinitions(request, each), limits);
+    const { definitions } = await call((each) => this.admin.deployDefinitions(request, each), options);
     return definitions;
+  }
+
+  /**
+   * Reads a definition: parsed, and as the text that was deployed. Without a version it is the highest, a pre-release only if
+   * there is nothing else.
+   *
+   * @throws NotFoundError
+   */
+  async definition(name: string, options: CallLimits & { readonly version?: string | undefined } = {}): Promise<GetDefinitionResponse> {
+    const request = { name, version: options.version ?? "" };
+    return call((each) => this.admin.getDefinition(request, each), options);
+  }
+
+  /** Goes through the deployed definitions by name, each name's versions from the highest down; of one workflow if it is named. */
+  async *definitions(
+    options: CallLimits & { readonly name?: string | undefined; readonly pageSize?: number | undefined } = {},
+  ): AsyncGenerator<DefinitionSummary, void, undefined> {
+    let pageToken = "";
+    do {
+      const request = { name: options.name ?? "", pageSize: options.pageSize ?? 0, pageToken };
+      const page = await call((each) => this.admin.listDefinitions(request, each), options);
+      yield* page.definitions;
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
   }
 
   /** Goes through the sessions of workers. */

@@ -58,6 +58,10 @@ export class InvalidArgumentError extends OrbitError {
 export class FailedPreconditionError extends OrbitError {
   override readonly name = "FailedPreconditionError";
 }
+/** Somebody else was first, for example since an etag was read: read again, and decide again. */
+export class AbortedError extends OrbitError {
+  override readonly name = "AbortedError";
+}
 /** The credentials are not enough. */
 export class PermissionDeniedError extends OrbitError {
   override readonly name = "PermissionDeniedError";
@@ -100,6 +104,7 @@ const CLASSES: Partial<Record<Code, new (message: string, parts: OrbitErrorParts
   [Code.AlreadyExists]: AlreadyExistsError,
   [Code.InvalidArgument]: InvalidArgumentError,
   [Code.FailedPrecondition]: FailedPreconditionError,
+  [Code.Aborted]: AbortedError,
   [Code.PermissionDenied]: PermissionDeniedError,
   [Code.Unauthenticated]: UnauthenticatedError,
   [Code.ResourceExhausted]: ResourceExhaustedError,

@@ -28,7 +28,7 @@ import {
 } from "./execution.js";
 import { decodePayload, encodePayload } from "./payload.js";
 import { validate, type StandardSchema } from "./schema.js";
-import { durationOf, timestampFromDate } from "./time.js";
+import { dateOf, durationOf, timestampFromDate } from "./time.js";
 
 /** What every write takes. */
 export interface WriteOptions extends CallLimits {
@@ -46,6 +46,16 @@ export interface SignalOptions extends WriteOptions {
 export interface ReasonOptions extends WriteOptions {
   /** Why, for people. At most 1,024 characters. */
   readonly reason?: string | undefined;
+}
+
+/** How an execution is repeated. */
+export interface RerunOptions extends WriteOptions {
+  /** Id of the new execution. Default: the server makes one. */
+  readonly id?: string | undefined;
+  /** Input of the new execution. Default: that of the one to repeat. */
+  readonly input?: unknown;
+  /** Added to the labels of the one to repeat; these win. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
 }
 
 /** Where to begin watching. */
@@ -163,6 +173,28 @@ export class ExecutionHandle<Output = unknown> {
     await call((each) => this.connection.admin.retryExecution(request, each), options);
   }
 
+  /**
+   * Starts a new execution that repeats this one from a step on, with the results of steps that do not depend on it. This one is
+   * not changed.
+   *
+   * @throws InvalidArgumentError if there is no such step, or the input does not fit; AlreadyExistsError if the id is taken.
+   */
+  async rerun(fromStep: string, options: RerunOptions = {}): Promise<StartedExecution<Output>> {
+    const request = {
+      ...this.#name(),
+      fromStep,
+      newId: options.id ?? "",
+      labels: { ...options.labels },
+      requestId: options.requestId ?? randomUUID(),
+      ...(options.input !== undefined && { input: encodePayload(options.input) }),
+    };
+    const { id, uid, version, created, startTime } = await call(
+      (each) => this.connection.admin.rerunExecution(request, each),
+      options,
+    );
+    return new StartedExecution<Output>(this.connection, id, uid, this.output, version, created, dateOf(startTime));
+  }
+
   /** Deletes a closed one: its id is free then. */
   async delete(options: WriteOptions = {}): Promise<void> {
     const request = this.#write(options);
@@ -239,6 +271,24 @@ export class ExecutionHandle<Output = unknown> {
 
   #write(options: ReasonOptions): { id: string; uid: string; reason: string; requestId: string } {
     return { ...this.#name(), reason: options.reason ?? "", requestId: options.requestId ?? randomUUID() };
+  }
+}
+
+/** An execution that was started, or found. */
+export class StartedExecution<Output = unknown> extends ExecutionHandle<Output> {
+  constructor(
+    connection: Connection,
+    id: string,
+    override readonly uid: string,
+    output: StandardSchema | undefined,
+    /** Version that it runs. */
+    readonly version: string,
+    /** Whether this call made it; false if it was there with the same workflow and input. */
+    readonly created: boolean,
+    /** When it was started. */
+    readonly startTime: Date | undefined,
+  ) {
+    super(connection, id, uid, output);
   }
 }
 

@@ -6,12 +6,13 @@
  * @packageDocumentation
  */
 
+export { Batches, type BatchAction, type BatchDescription, type BatchFailure, type BatchOptions } from "./batches.js";
 export type { CallLimits } from "./call.js";
 export {
   Client,
-  StartedExecution,
   type ClientOptions,
   type Deployment,
+  type DeployOptions,
   type IdReuse,
   type ListOptions,
   type StartOptions,
@@ -29,8 +30,10 @@ export type {
 } from "./execution.js";
 export {
   ExecutionHandle,
+  StartedExecution,
   type EventOptions,
   type ReasonOptions,
+  type RerunOptions,
   type SignalOptions,
   type WriteOptions,
 } from "./handle.js";
@@ -41,9 +44,13 @@ export {
   ScheduleHandle,
   Schedules,
   type Overlap,
+  type PlannedSlot,
+  type PreviewOptions,
+  type ScheduleChanges,
   type ScheduleDescription,
   type ScheduleOptions,
   type ScheduleTimes,
+  type ScheduleWriteOptions,
   type SlotDescription,
 } from "./schedules.js";
 export { SchemaError, type SchemaIssue, type SchemaResult, type StandardSchema } from "./schema.js";

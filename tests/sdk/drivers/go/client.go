@@ -66,14 +66,19 @@ func span(seconds float64) time.Duration { return time.Duration(seconds * float6
 
 func (d *driver) deploy(ctx context.Context, c command) (object, error) {
 	args := read[struct {
-		Source   string `json:"source"`
-		FileName string `json:"file_name"`
+		Source       string `json:"source"`
+		FileName     string `json:"file_name"`
+		ValidateOnly bool   `json:"validate_only"`
 	}](c)
 	client, err := d.theClient()
 	if err != nil {
 		return nil, err
 	}
-	deployed, err := client.Deploy(ctx, orbit.Source{Text: args.Source, FileName: args.FileName})
+	deploy := client.Deploy
+	if args.ValidateOnly {
+		deploy = client.Validate
+	}
+	deployed, err := deploy(ctx, orbit.Source{Text: args.Source, FileName: args.FileName})
 	if err != nil {
 		return nil, err
 	}
@@ -282,6 +287,69 @@ func (d *driver) list(ctx context.Context, c command) (object, error) {
 		}
 	}
 	return object{"ids": ids}, nil
+}
+
+func (d *driver) rerun(ctx context.Context, c command) (object, error) {
+	args := read[struct {
+		reference
+		FromStep  string            `json:"from_step"`
+		NewID     string            `json:"new_id"`
+		InputJSON *string           `json:"input_json"`
+		Labels    map[string]string `json:"labels"`
+		RequestID string            `json:"request_id"`
+	}](c)
+	handle, err := d.handle(args.reference)
+	if err != nil {
+		return nil, err
+	}
+	var options []orbit.CallOption
+	if args.RequestID != "" {
+		options = append(options, orbit.WithRequestID(args.RequestID))
+	}
+	made, err := handle.Rerun(ctx, args.FromStep,
+		orbit.RerunOptions{ID: args.NewID, Input: value(args.InputJSON), Labels: args.Labels}, options...)
+	if err != nil {
+		return nil, err
+	}
+	return object{"id": made.ID(), "uid": made.UID(), "version": made.Version(), "created": made.Created()}, nil
+}
+
+func (d *driver) countAll(ctx context.Context, _ command) (object, error) {
+	client, err := d.theClient()
+	if err != nil {
+		return nil, err
+	}
+	counts, err := client.Count(ctx)
+	return object{"counts": counts}, err
+}
+
+func (d *driver) definitions(ctx context.Context, c command) (object, error) {
+	args := read[struct{ Name string }](c)
+	client, err := d.theClient()
+	if err != nil {
+		return nil, err
+	}
+	found := []string{}
+	for one, err := range client.Definitions(ctx, args.Name) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, one.Name+"@"+one.Version)
+	}
+	return object{"definitions": found}, nil
+}
+
+func (d *driver) definition(ctx context.Context, c command) (object, error) {
+	args := read[struct{ Name, Version string }](c)
+	client, err := d.theClient()
+	if err != nil {
+		return nil, err
+	}
+	found, err := client.Definition(ctx, args.Name, args.Version)
+	if err != nil {
+		return nil, err
+	}
+	return object{"version": found.Definition.Version, "hash": found.Hash, "source": found.Source}, nil
 }
 
 func (d *driver) events(ctx context.Context, c command) (object, error) {

@@ -18,6 +18,8 @@ var classes = []struct {
 	{orbit.ErrAlreadyExists, "AlreadyExists"},
 	{orbit.ErrInvalidArgument, "InvalidArgument"},
 	{orbit.ErrFailedPrecondition, "FailedPrecondition"},
+	{orbit.ErrAborted, "Aborted"},
+	{orbit.ErrUnimplemented, "Unimplemented"},
 	{orbit.ErrPermissionDenied, "PermissionDenied"},
 	{orbit.ErrUnauthenticated, "Unauthenticated"},
 	{orbit.ErrResourceExhausted, "ResourceExhausted"},

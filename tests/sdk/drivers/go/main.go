@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"sync"
@@ -26,6 +27,9 @@ type command struct {
 	Op   string          `json:"op"`
 	Args json.RawMessage `json:"args"`
 }
+
+// An operation does a command.
+type operation func(context.Context, command) (object, error)
 
 // A driver is this process: one client, at most one worker at a time.
 type driver struct {
@@ -82,12 +86,15 @@ func (d *driver) tell(line object) {
 
 // do does a command and replies.
 func (d *driver) do(c command) {
-	ops := map[string]func(context.Context, command) (object, error){
+	ops := map[string]operation{
 		"client.deploy": d.deploy, "client.start": d.start, "client.result": d.result, "client.wait": d.wait,
 		"client.describe": d.describe, "client.signal": d.signal, "client.query": d.query, "client.cancel": d.cancel,
 		"client.terminate": d.terminate, "client.list": d.list, "client.events": d.events, "client.connect": d.connect,
 		"worker.start": d.startWorker, "worker.stop": d.stop, "worker.status": d.status, "gate.open": d.openGate,
+		"client.rerun": d.rerun, "client.count": d.countAll, "client.definitions": d.definitions, "client.definition": d.definition,
 	}
+	maps.Copy(ops, d.scheduleOps())
+	maps.Copy(ops, d.batchOps())
 	op, ok := ops[c.Op]
 	if !ok {
 		d.tell(object{"id": c.ID, "error": object{"class": "UnknownOp", "message": c.Op}})

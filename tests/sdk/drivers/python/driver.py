@@ -1,5 +1,4 @@
-"""The driver of the Python SDK: does what the suite says over stdin and stdout. `tests/sdk/README.md` has the protocol.
-The driver of the Python SDK: does what the suite says over stdin and stdout. `tests/sdk/README.md` has the protocol."""
+"""The driver of the Python SDK: does what the suite says over stdin and stdout, as `tests/sdk/README.md` has it."""
 
 import asyncio
 import contextlib
@@ -9,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from datetime import datetime, timedelta
 from typing import Any
 
 import orbit
@@ -91,7 +91,7 @@ class Driver:
         return {"address": client.config.address}
 
     async def _client_deploy(self, args: Args, command: int) -> Answer:
-        done = await self.client.deploy(args["source"], **some(args, "file_name"))
+        done = await self.client.deploy(args["source"], **some(args, "file_name", "validate_only"))
         return {"name": done.name, "version": done.version, "hash": done.hash, "created": done.created}
 
     async def _client_start(self, args: Args, command: int) -> Answer:
@@ -157,6 +157,24 @@ class Driver:
                     break
         return {"ids": ids}
 
+    async def _client_rerun(self, args: Args, command: int) -> Answer:
+        options = some(args, "labels", "request_id", id="new_id")
+        if "input_json" in args:
+            options["input"] = json.loads(args["input_json"])
+        handle = await self._handle(args).rerun(args["from_step"], **options)
+        return {"id": handle.id, "uid": handle.uid, "version": handle.version, "created": handle.created}
+
+    async def _client_count(self, args: Args, command: int) -> Answer:
+        return {"counts": {state.value: count for state, count in (await self.client.count()).items()}}
+
+    async def _client_definitions(self, args: Args, command: int) -> Answer:
+        found = self.client.definitions(**some(args, "name", "page_size"))
+        return {"definitions": [f"{one.name}@{one.version}" async for one in found]}
+
+    async def _client_definition(self, args: Args, command: int) -> Answer:
+        found = await self.client.definition(args["name"], **some(args, "version"))
+        return {"version": found.definition.version, "hash": found.hash, "source": found.source}
+
     async def _client_events(self, args: Args, command: int) -> Answer:
         events: list[Answer] = []
 
@@ -173,6 +191,77 @@ class Driver:
         except asyncio.TimeoutError:
             raise orbit.DeadlineExceeded("the watch took too long") from None
         return {"events": events}
+
+    # --- Schedules --------------------------------------------------------------------------------------------------
+
+    async def _schedule_create(self, args: Args, command: int) -> Answer:
+        options = some(args, "crons", "timezone", "overlap", "max_actions", "pause_on_failure", "description", "paused")
+        options |= some(args, "version", "labels", "request_id")
+        if "input_json" in args:
+            options["input"] = json.loads(args["input_json"])
+        if "every_seconds" in args:
+            options["every"] = timedelta(seconds=args["every_seconds"])
+        return schedule(await self.client.schedules.create(args["id"], args["workflow"], **options))
+
+    async def _schedule_get(self, args: Args, command: int) -> Answer:
+        return schedule(await self.client.schedules.get(args["id"]))
+
+    async def _schedule_list(self, args: Args, command: int) -> Answer:
+        return {"ids": [one.id async for one in self.client.schedules.list(**some(args, "workflow", "page_size"))]}
+
+    async def _schedule_update(self, args: Args, command: int) -> Answer:
+        options = some(args, "crons", "timezone", "description", "etag", "request_id")
+        if "input_json" in args:
+            options["input"] = json.loads(args["input_json"])
+        return schedule(await self.client.schedules.update(args["id"], **options))
+
+    async def _schedule_pause(self, args: Args, command: int) -> Answer:
+        return schedule(await self.client.schedules.pause(args["id"], **some(args, "note", "etag", "request_id")))
+
+    async def _schedule_resume(self, args: Args, command: int) -> Answer:
+        return schedule(await self.client.schedules.resume(args["id"], **some(args, "etag", "request_id")))
+
+    async def _schedule_trigger(self, args: Args, command: int) -> Answer:
+        return slot(await self.client.schedules.trigger(args["id"], **some(args, "overlap", "request_id")))
+
+    async def _schedule_backfill(self, args: Args, command: int) -> Answer:
+        first, last = parse_time(args["first_time"]), parse_time(args["last_time"])
+        options = some(args, "concurrency", "request_id")
+        return {"request": await self.client.schedules.backfill(args["id"], first, last, **options)}
+
+    async def _schedule_preview(self, args: Args, command: int) -> Answer:
+        options = some(args, "id", "crons", "timezone", "count")
+        if "after_time" in args:
+            options["after"] = parse_time(args["after_time"])
+        planned = await self.client.schedules.preview(**options)
+        return {"slots": [{"nominal_time": time_text(one.nominal_time), "skip": one.skip} for one in planned]}
+
+    async def _schedule_slots(self, args: Args, command: int) -> Answer:
+        return {
+            "slots": [slot(one) async for one in self.client.schedules.slots(args["id"], **some(args, "page_size"))]
+        }
+
+    async def _schedule_delete(self, args: Args, command: int) -> Answer:
+        await self.client.schedules.delete(args["id"], **some(args, "etag", "allow_missing", "request_id"))
+        return {}
+
+    # --- Batches ----------------------------------------------------------------------------------------------------
+
+    async def _batch_create(self, args: Args, command: int) -> Answer:
+        options = some(args, "reason", "max_executions", "dry_run", "request_id")
+        return batch(await self.client.batches.create(args["action"], args["filter"], **options))
+
+    async def _batch_get(self, args: Args, command: int) -> Answer:
+        return batch(await self.client.batches.get(args["id"]))
+
+    async def _batch_list(self, args: Args, command: int) -> Answer:
+        return {"ids": [one.id async for one in self.client.batches.list(**some(args, "page_size"))]}
+
+    async def _batch_cancel(self, args: Args, command: int) -> Answer:
+        return batch(await self.client.batches.cancel(args["id"]))
+
+    async def _batch_wait(self, args: Args, command: int) -> Answer:
+        return batch(await self.client.batches.wait(args["id"], **some(args, timeout="timeout_seconds")))
 
     # --- Worker -----------------------------------------------------------------------------------------------------
 
@@ -219,6 +308,50 @@ class Driver:
     async def _gate_open(self, args: Args, command: int) -> Answer:
         self._gates.open(args["gate"])
         return {}
+
+
+def schedule(it: orbit.Schedule) -> Answer:
+    """A schedule in the words of the suite."""
+    return {
+        "id": it.id,
+        "uid": it.uid,
+        "etag": it.etag,
+        "state": it.state,
+        "workflow": it.workflow,
+        "description": it.description,
+        "pause_note": it.pause_note,
+        "invalid_reason": it.invalid_reason,
+        "next_time": time_text(it.next_time),
+        "last_execution_id": it.last_execution_id,
+    }
+
+
+def slot(it: orbit.Slot) -> Answer:
+    """A slot in the words of the suite."""
+    return {
+        "nominal_time": time_text(it.nominal_time),
+        "kind": it.kind,
+        "outcome": it.outcome,
+        "execution_id": it.execution_id,
+        "request": it.request,
+        "count": it.count,
+    }
+
+
+def batch(it: orbit.Batch) -> Answer:
+    """A batch in the words of the suite."""
+    names = ("id", "action", "filter", "state", "expected", "done", "skipped", "failed", "ended")
+    return {name: getattr(it, name) for name in names}
+
+
+def time_text(time: datetime | None) -> str | None:
+    """A time as RFC 3339 has it."""
+    return None if time is None else time.isoformat().replace("+00:00", "Z")
+
+
+def parse_time(text: str) -> datetime:
+    """A time of that form."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def told_state(state: str, status: WorkerStatus) -> None:

@@ -13,7 +13,8 @@ import {
   type Mode,
 } from "@orbit/sdk";
 import { openGate, taskOf, telling } from "./handlers.mjs";
-import { errorFields, milliseconds, number, optional, tell, text, type Fields } from "./lines.mjs";
+import { batchOps, scheduleOps } from "./operator.mjs";
+import { errorFields, milliseconds, number, optional, tell, text, type Fields, type Operation } from "./lines.mjs";
 
 /** A command that the driver does not know. */
 class UnknownOp extends Error {
@@ -33,10 +34,11 @@ const client = () => (made ??= new Client({ logger }));
 const handle = (args: Fields) => client().handle(text(args.id), { uid: optional(args, "uid", text) });
 const limits = (args: Fields) => ({ timeoutMs: optional(args, "timeout_seconds", milliseconds) });
 
-const OPS: Readonly<Record<string, (args: Fields, id: number) => Promise<Fields> | Fields>> = {
+const OPS: Readonly<Record<string, Operation>> = {
   "client.deploy": async (args) => {
     const { name, version, hash, created } = await client().deploy(text(args.source), {
       fileName: optional(args, "file_name", text),
+      validateOnly: args.validate_only === true,
     });
     return { name, version, hash, created };
   },
@@ -103,6 +105,35 @@ const OPS: Readonly<Record<string, (args: Fields, id: number) => Promise<Fields>
     }
     return { ids };
   },
+
+  "client.rerun": async (args) => {
+    const { id, uid, version, created } = await handle(args).rerun(text(args.from_step), {
+      id: optional(args, "new_id", text),
+      input: optional(args, "input_json", (value) => parseJson(text(value))),
+      labels: optional(args, "labels", (value) => value as Record<string, string>),
+      requestId: optional(args, "request_id", text),
+    });
+    return { id, uid, version, created };
+  },
+
+  "client.count": async () => ({ counts: await client().count() }),
+
+  "client.definitions": async (args) => {
+    const definitions: string[] = [];
+    const options = { name: optional(args, "name", text), pageSize: optional(args, "page_size", number) };
+    for await (const { name, version } of client().definitions(options)) {
+      definitions.push(`${name}@${version}`);
+    }
+    return { definitions };
+  },
+
+  "client.definition": async (args) => {
+    const found = await client().definition(text(args.name), { version: optional(args, "version", text) });
+    return { version: found.definition?.version, hash: found.hash, source: found.source };
+  },
+
+  ...scheduleOps(() => client().schedules),
+  ...batchOps(() => client().batches),
 
   "client.events": async (args, command) => {
     const limit = optional(args, "limit", number) ?? Number.POSITIVE_INFINITY;

@@ -9,6 +9,9 @@ import {
 /** Arguments of a command, or fields of a line. */
 export type Fields = Readonly<Record<string, unknown>>;
 
+/** Does a command. */
+export type Operation = (args: Fields, id: number) => Promise<Fields> | Fields;
+
 /** Writes one line. */
 export function tell(line: Fields): void {
   process.stdout.write(`${JSON.stringify(line)}\n`);
