@@ -156,6 +156,27 @@ fn every_metric_is_described_and_documented() {
 }
 
 #[test]
+fn every_stage_of_the_checks_is_documented() {
+    let makefile = fs::read_to_string(root().join("Makefile")).expect("Makefile");
+    let page = fs::read_to_string(root().join("docs/testing.md")).expect("docs/testing.md");
+    // What installs or makes something checks nothing.
+    let stages: BTreeSet<&str> = makefile
+        .split("$(STAGE) ")
+        .skip(1)
+        .filter_map(|rest| rest.split_whitespace().next())
+        .filter(|name| !name.starts_with("--") && !name.starts_with("install-") && *name != "generate")
+        .collect();
+    let section = page.split("## Stages").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("## Stages");
+    let documented: BTreeSet<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    assert_eq!(documented, stages, "the table of docs/testing.md against the Makefile");
+    assert!(stages.len() > 30);
+}
+
+#[test]
 fn every_code_is_explained_to_people_who_write_workflows() {
     let page = fs::read_to_string(root().join("docs/workflows.md")).expect("it is there");
     let faults_page = fs::read_to_string(root().join("docs/definition-faults.md")).expect("it is there");

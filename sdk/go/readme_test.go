@@ -35,7 +35,7 @@ func TestTheReadmeDoesWhatItSays(t *testing.T) {
 	sh := func(script, folder string) *exec.Cmd {
 		command := exec.Command("bash", "-euc", script)
 		command.Dir = folder
-		command.Env = append(os.Environ(), "ORBIT="+filepath.Join(here, "../.."), "ORBIT_BINARY="+binary,
+		command.Env = append(os.Environ(), "ORBIT_BINARY="+binary,
 			"ORBIT_ADDRESS="+address, "GOFLAGS=-buildvcs=false")
 		return command
 	}
@@ -47,7 +47,7 @@ func TestTheReadmeDoesWhatItSays(t *testing.T) {
 			name, _, _ := strings.Cut(strings.TrimPrefix(text, "// "), "\n")
 			files[name] = text
 		case strings.Contains(text, "go mod init"):
-			install = text
+			install = strings.Replace(text, "ORBIT=~/orbit", "ORBIT="+filepath.Join(here, "../.."), 1)
 		case strings.Contains(text, "go run"):
 			tidy, _, _ = strings.Cut(text, "go run")
 		case language == "text":

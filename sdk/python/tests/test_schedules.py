@@ -65,11 +65,8 @@ def test_a_schedule_is_made_triggered_paused_changed_and_deleted(orbit_server: S
             updated = await schedules.update("yearly", crons=["0 4 1 1 *"], input=None, max_actions=9)
             assert list(updated.raw.spec.crons) == ["0 4 1 1 *"]
             assert (updated.raw.spec.timezone, updated.raw.policies.max_actions) == ("Europe/London", 9)
-            assert (updated.input, updated.description, updated.last_execution_id) == (
-                None,
-                "once a year",
-                first.execution_id,
-            )
+            assert (updated.input, updated.description) == (None, "once a year")
+            assert updated.last_execution_id not in (None, first.execution_id)
             assert updated.next_time is not None
             assert (updated.next_time.month, updated.next_time.hour) == (1, 4)
             with pytest.raises(ValueError, match="nothing to change"):

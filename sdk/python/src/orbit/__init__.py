@@ -4,7 +4,7 @@ Begin with `Worker` and `Client`; `SyncClient` is the client for programs withou
 test; `orbit.otel` and `orbit.metrics` are extras.
 """
 
-from orbit.batches import Batch, BatchAction, BatchFailure
+from orbit.batches import Batch, BatchAction, Batches, BatchFailure
 from orbit.client import Client, Deployment
 from orbit.config import Config, ConfigError
 from orbit.context import TaskContext, current_task
@@ -35,8 +35,10 @@ from orbit.errors import (
 )
 from orbit.execution import Event, Execution, Failure, State, Step
 from orbit.handle import ExecutionHandle
-from orbit.schedules import PlannedSlot, Schedule, ScheduleSpec, Slot
+from orbit.schedules import PlannedSlot, Schedule, Schedules, ScheduleSpec, Slot
 from orbit.sync import SyncClient, SyncExecutionHandle
+from orbit.sync_batches import SyncBatches
+from orbit.sync_schedules import SyncSchedules
 from orbit.task import Middleware, Next, task
 from orbit.version import VERSION as __version__
 from orbit.worker import Worker, WorkerStatus
@@ -47,6 +49,7 @@ __all__ = [
     "Batch",
     "BatchAction",
     "BatchFailure",
+    "Batches",
     "Client",
     "Config",
     "ConfigError",
@@ -76,11 +79,14 @@ __all__ = [
     "RetryableError",
     "Schedule",
     "ScheduleSpec",
+    "Schedules",
     "Slot",
     "State",
     "Step",
+    "SyncBatches",
     "SyncClient",
     "SyncExecutionHandle",
+    "SyncSchedules",
     "TaskContext",
     "TaskError",
     "Unauthenticated",
