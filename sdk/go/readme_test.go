@@ -48,8 +48,9 @@ func TestTheReadmeDoesWhatItSays(t *testing.T) {
 			files[name] = text
 		case strings.Contains(text, "go mod init"):
 			install = strings.Replace(text, "ORBIT=~/orbit", "ORBIT="+filepath.Join(here, "../.."), 1)
-		case strings.Contains(text, "go run"):
-			tidy, _, _ = strings.Cut(text, "go run")
+		case strings.Contains(text, "go build"):
+			// What it builds and runs comes last, below.
+			tidy, _, _ = strings.Cut(text, "go build")
 		case language == "text":
 			output = strings.TrimSpace(text)
 		}
