@@ -10,7 +10,7 @@ use crate::domain::query::QueryError;
 use crate::engine;
 use crate::proto::{worker, workflow::ErrorReason};
 use crate::store;
-use crate::wire::{self, Invalid, Violation};
+use crate::wire::{self, Invalid, Violation, field_path};
 use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
@@ -89,6 +89,8 @@ pub(super) struct Verdict {
     message: String,
     metadata: Vec<(&'static str, String)>,
     violations: Vec<Violation>,
+    /// How many more there are.
+    unlisted: usize,
     retry_after: Option<Duration>,
     resource: Option<(&'static str, String)>,
 }
@@ -101,6 +103,7 @@ impl Verdict {
             message: message.into(),
             metadata: Vec::new(),
             violations: Vec::new(),
+            unlisted: 0,
             retry_after: None,
             resource: None,
         }
@@ -143,7 +146,7 @@ impl Verdict {
             self.metadata.into_iter().map(|(key, value)| (key.to_owned(), cut(value, DESCRIPTION_BYTES_MAX)));
         details.set_error_info(reason_name(self.reason), DOMAIN, metadata.collect::<std::collections::HashMap<_, _>>());
         if !self.violations.is_empty() {
-            details.set_bad_request(bounded(self.violations));
+            details.set_bad_request(bounded(self.violations, self.unlisted));
         }
         if let Some(pause) = self.retry_after {
             details.set_retry_info(Some(pause));
@@ -183,19 +186,21 @@ fn cut(mut text: String, bytes_max: usize) -> String {
     text
 }
 
-/// The violations that fit into a trailer; the last one counts those that do not.
-fn bounded(violations: Vec<Violation>) -> Vec<FieldViolation> {
-    let count = violations.len();
+/// The violations that fit into a trailer; the last one counts those that do not, and those that were not even listed.
+fn bounded(violations: Vec<Violation>, unlisted: usize) -> Vec<FieldViolation> {
+    let count = violations.len() + unlisted;
     let mut bytes = 0;
     let mut kept = Vec::new();
     for violation in violations {
         let (field, description) = (cut(violation.field, 256), cut(violation.description, DESCRIPTION_BYTES_MAX));
         bytes += field.len() + description.len() + 8;
         if bytes > VIOLATIONS_BYTES_MAX {
-            kept.push(FieldViolation::new("", format!("and {} more", count - kept.len())));
             break;
         }
         kept.push(FieldViolation::new(field, description));
+    }
+    if kept.len() < count {
+        kept.push(FieldViolation::new("", format!("and {} more", count - kept.len())));
     }
     kept
 }
@@ -233,6 +238,7 @@ fn of_invalid(invalid: &Invalid) -> Verdict {
         verdict.reason = ErrorReason::PageTokenInvalid;
     }
     verdict.violations.clone_from(&invalid.violations);
+    verdict.unlisted = invalid.unlisted;
     verdict
 }
 
@@ -389,18 +395,18 @@ fn of_store(error: &store::Error) -> Verdict {
 
 fn of_faults(faults: &[Fault]) -> Verdict {
     let message = match faults {
-        [fault] => format!("definition is not valid: {}", describe(fault)),
+        [fault] => format!("definition is not valid: {fault}"),
         _ => format!("definition has {} faults", faults.len()),
     };
     let mut verdict = Verdict::new(Code::InvalidArgument, ErrorReason::DefinitionInvalid, message)
         .with("faults", faults.len().to_string());
     verdict.violations =
-        faults.iter().map(|fault| Violation { field: fault.path.clone(), description: describe(fault) }).collect();
+        faults.iter().map(|fault| Violation { field: fault.path.clone(), description: fault.to_string() }).collect();
     verdict
 }
 
 fn of_file_faults(faults: &[FileFault]) -> Verdict {
-    let in_file = |FileFault { file, fault, .. }: &FileFault| format!("{file}: {}", describe(fault));
+    let in_file = |FileFault { file, fault, .. }: &FileFault| format!("{file}: {fault}");
     let files = faults.iter().map(|fault| fault.index).collect::<std::collections::BTreeSet<_>>().len();
     let message = match faults {
         [fault] => format!("definition is not valid: {}", in_file(fault)),
@@ -409,21 +415,11 @@ fn of_file_faults(faults: &[FileFault]) -> Verdict {
     let mut verdict = Verdict::new(Code::InvalidArgument, ErrorReason::DefinitionInvalid, message)
         .with("faults", faults.len().to_string());
     let violation = |it: &FileFault| Violation {
-        field: format!("files[{}].{}", it.index, it.fault.path).trim_end_matches('.').to_owned(),
+        field: field_path(&format!("files[{}]", it.index), &it.fault.path),
         description: in_file(it),
     };
     verdict.violations = faults.iter().map(violation).collect();
     verdict
-}
-
-/// A fault on one line: place, code, what is wrong, what to do.
-fn describe(fault: &Fault) -> String {
-    let place = match (fault.line, fault.column) {
-        (0, _) => String::new(),
-        (line, column) => format!("line {line}, column {column}: "),
-    };
-    let hint = if fault.hint.is_empty() { String::new() } else { format!(" ({})", fault.hint) };
-    format!("{place}{}: {}{hint}", fault.code, fault.message)
 }
 
 #[cfg(test)]
@@ -432,7 +428,7 @@ mod tests {
 
     fn invalid(count: usize) -> Invalid {
         let violation = |index| Violation { field: format!("field_{index}"), description: "is wrong ".repeat(20) };
-        Invalid { violations: (0..count).map(violation).collect(), too_large: None, page_token: false }
+        Invalid { violations: (0..count).map(violation).collect(), unlisted: 7, too_large: None, page_token: false }
     }
 
     #[test]
@@ -479,7 +475,7 @@ mod tests {
         assert!(status.details().len() < 6_000 && status.message().len() <= MESSAGE_BYTES_MAX);
         let violations = status.get_details_bad_request().unwrap().field_violations;
         let kept = violations.len() - 1;
-        assert_eq!(violations[kept].description, format!("and {} more", 50 - kept));
+        assert_eq!(violations[kept].description, format!("and {} more", 57 - kept));
     }
 
     #[test]

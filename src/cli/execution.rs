@@ -15,7 +15,7 @@ use crate::proto::{
     },
     workflow::{Execution, Failure, Payload, StepStatus, execution::State, payload::Content, step_status},
 };
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 /// Shows an execution with its steps.
 #[derive(Debug, clap::Args)]
@@ -201,7 +201,7 @@ pub(super) fn show(execution: &Execution, output: Output) -> Result<(), Error> {
     } else if let Some(expire) = &execution.expire_time {
         table.field("Times out", output.time(Some(expire)));
     }
-    table.field("Labels", labels(execution));
+    table.field("Labels", labels(&execution.labels));
     table.field("Input", json_text(execution.input.as_ref()));
     table.field("Output", json_text(execution.output.as_ref()));
     if let Some(failure) = &execution.failure {
@@ -293,8 +293,8 @@ pub(super) fn json_text(payload: Option<&Payload>) -> String {
 }
 
 /// The labels by key.
-pub(super) fn labels(execution: &Execution) -> String {
-    let mut labels: Vec<_> = execution.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+pub(super) fn labels(labels: &HashMap<String, String>) -> String {
+    let mut labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     labels.sort();
     labels.join(" ")
 }

@@ -10,7 +10,7 @@ Exit codes:
     1  failure: the server refused the arguments, a definition has faults, an internal error
     2  usage: the command line itself is wrong
     3  not found
-    4  conflict, or not possible in this state
+    4  conflict, or not possible in this state; a trigger that starts nothing
     5  credentials are missing or not enough
     6  the server or its database is unavailable, or time ran out
    10  the execution failed                     (with --wait)

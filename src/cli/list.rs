@@ -175,7 +175,7 @@ fn show(executions: &[Execution], output: Output) -> Result<(), Error> {
             state_cell(execution.state()),
             output.time(execution.start_time.as_ref()).into(),
             (if took.is_empty() { "-" } else { &took }).into(),
-            labels(execution).into(),
+            labels(&execution.labels).into(),
         ]);
     }
     output.table(&table)

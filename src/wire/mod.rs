@@ -18,4 +18,4 @@ pub mod time;
 pub mod token;
 mod violation;
 
-pub use violation::{Invalid, Violation, Violations};
+pub use violation::{Invalid, Violation, Violations, field_path};

@@ -6,6 +6,7 @@ use orbit::proto::schedule::{self as proto, planned_slot::Skip, schedule::State,
 use orbit::store::{MemoryStore, SqliteStore, Store};
 use std::{sync::Arc, time::Duration};
 use tonic::Code;
+use tonic_types::StatusExt as _;
 
 /// A workflow that waits for an hour, with an input that must fit.
 const SLEEPER: &str = "name: sleeper\nversion: 1.0.0\n\
@@ -170,6 +171,11 @@ async fn c059_what_cannot_be_a_schedule_is_refused_with_all_faults_at_once() {
     };
     let status = assert_refused(server.schedules.create_schedule(bad).await, Code::InvalidArgument, "FIELD_VIOLATION");
     let fields = bad_fields(&status);
+    let codes = ["CRON_INVALID: ", "TIMEZONE_INVALID: ", "TEMPLATE_INVALID: ", "OUT_OF_RANGE: "];
+    let bad = status.get_details_bad_request().unwrap().field_violations;
+    for code in codes {
+        assert!(bad.iter().any(|it| it.description.contains(code)), "{code} is in none of {bad:?}");
+    }
     for field in ["id", "spec.crons[0]", "spec.crons[1]", "spec.timezone", "start.input.day", "policies.max_actions"] {
         assert!(fields.iter().any(|it| it == field), "{field} in {fields:?}");
     }
@@ -183,12 +189,20 @@ async fn c059_what_cannot_be_a_schedule_is_refused_with_all_faults_at_once() {
     let refused = server.schedules.create_schedule(create_request("x", past)).await;
     let status = assert_refused(refused, Code::InvalidArgument, "FIELD_VIOLATION");
     assert_eq!(bad_fields(&status), ["spec.end_time"]);
+    assert!(status.message().contains("NEVER_FIRES: "), "{}", status.message());
 
     let unfit =
         proto::CreateScheduleRequest { start: starts("sleeper", "{}"), ..create_request("x", spec(&["@daily"])) };
     let status =
         assert_refused(server.schedules.create_schedule(unfit).await, Code::InvalidArgument, "FIELD_VIOLATION");
     assert_eq!(bad_fields(&status), ["start.input"]);
+    assert!(status.message().contains("INPUT_INVALID: "), "{}", status.message());
+    let list = proto::CreateScheduleRequest {
+        start: starts("sleeper", r#"["${ nope }"]"#),
+        ..create_request("x", spec(&["@daily"]))
+    };
+    let status = assert_refused(server.schedules.create_schedule(list).await, Code::InvalidArgument, "FIELD_VIOLATION");
+    assert_eq!(bad_fields(&status), ["start.input[0]"]);
     let unknown =
         proto::CreateScheduleRequest { start: starts("nope", "{}"), ..create_request("x", spec(&["@daily"])) };
     assert_refused(server.schedules.create_schedule(unknown).await, Code::NotFound, "DEFINITION_NOT_FOUND");
@@ -240,6 +254,63 @@ async fn an_update_changes_what_its_mask_names() {
     let body = r#"{"schedule": {"spec": {"crons": ["@weekly"]}}, "updateMask": "spec.crons"}"#;
     let answer = http(server.address, "PATCH", "/v1/schedules/nightly", body).await.json();
     assert_eq!(answer["schedule"]["spec"]["crons"][0], "@weekly", "{answer}");
+
+    // One kind of exclusions and one label at a time; the names are read as they are written.
+    let body = r#"{"schedule": {"spec": {"exclusions": {"dates": [{"firstDate": "2026-12-24"}]}},
+        "start": {"labels": {"teamA": "x", "b.c": "y"}}},
+        "updateMask": "spec.exclusions.dates,start.labels.teamA,start.labels.b.c"}"#;
+    http(server.address, "PATCH", "/v1/schedules/nightly", body).await.json();
+    let body = r#"{"schedule": {"spec": {"exclusions": {"crons": ["* 1 * * *"]}}, "start": {"labels": {"d": "z"}}},
+        "updateMask": "spec.exclusions.crons,start.labels.d,start.labels.b.c,spec.startTime,spec.end_time"}"#;
+    let answer = http(server.address, "PATCH", "/v1/schedules/nightly", body).await.json();
+    let changed = &answer["schedule"];
+    assert_eq!(changed["spec"]["exclusions"]["dates"][0]["firstDate"], "2026-12-24", "{answer}");
+    assert_eq!(changed["spec"]["exclusions"]["crons"][0], "* 1 * * *", "{answer}");
+    assert_eq!(changed["start"]["labels"], serde_json::json!({"teamA": "x", "d": "z"}), "{answer}");
+    let body = r#"{"schedule": {"description": "x"}, "updateMask": "Description"}"#;
+    let answer = http(server.address, "PATCH", "/v1/schedules/nightly", body).await.json();
+    assert!(answer["error"]["message"].as_str().unwrap().contains("no path \"Description\""), "{answer}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_an_update_leaves_is_not_judged_again() {
+    let mut server = server().await;
+    server.deploy(SLEEPER).await;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let end_time = Some(prost_types::Timestamp { seconds: i64::try_from(now).unwrap() + 2, nanos: 0 });
+    let short = proto::ScheduleSpec { end_time, ..secondly() };
+    let made = server.create(create_request("short", short)).await;
+    for _ in 0..400 {
+        if server.schedule("short").await.state() == State::Completed {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    let update = |paths: &[&str], schedule: proto::Schedule| proto::UpdateScheduleRequest {
+        id: "short".to_owned(),
+        schedule: Some(schedule),
+        update_mask: Some(prost_types::FieldMask { paths: paths.iter().map(|path| (*path).to_owned()).collect() }),
+        ..Default::default()
+    };
+    let labels = [("team".to_owned(), "shop".to_owned())];
+    let new = proto::Schedule {
+        description: "over".to_owned(),
+        spec: made.spec.clone(),
+        start: Some(proto::StartTemplate { labels: labels.clone().into(), ..Default::default() }),
+        ..Default::default()
+    };
+    let request = update(&["description", "start.labels", "spec"], new);
+    let changed = server.schedules.update_schedule(request).await.unwrap().into_inner().schedule.unwrap();
+    assert_eq!((changed.state(), &*changed.description), (State::Completed, "over"));
+    assert_eq!(changed.start.unwrap().labels, labels.into());
+    let other = proto::Schedule {
+        spec: Some(proto::ScheduleSpec { jitter: Some(seconds(1)), ..made.spec.unwrap() }),
+        ..Default::default()
+    };
+    let refused = server.schedules.update_schedule(update(&["spec.jitter"], other)).await;
+    let status = assert_refused(refused, Code::InvalidArgument, "FIELD_VIOLATION");
+    assert_eq!(bad_fields(&status), ["schedule.spec.end_time"]);
     server.end().await;
 }
 
@@ -419,6 +490,16 @@ async fn a_preview_tells_what_is_left_out_and_why() {
     let answer = http(server.address, "POST", "/v1/schedules:preview", body).await.json();
     assert_eq!(answer["slots"].as_array().unwrap().len(), 2, "{answer}");
 
+    let never = proto::Exclusions { crons: vec!["* * * * *".to_owned()], ..Default::default() };
+    let cut = proto::PreviewScheduleRequest {
+        spec: Some(proto::ScheduleSpec { exclusions: Some(never), ..spec(&["* * * * *"]) }),
+        after_time: Some(prost_types::Timestamp { seconds: 0, nanos: 0 }),
+        ..Default::default()
+    };
+    let cut = server.schedules.preview_schedule(cut).await.unwrap().into_inner();
+    assert_eq!((cut.slots.len(), cut.unlisted_count), (1_000, 19_000));
+    assert_eq!(cut.stop_time.unwrap().seconds, 20_000 * 60);
+
     let both = proto::PreviewScheduleRequest { id: "nightly".to_owned(), ..preview };
     let status =
         assert_refused(server.schedules.preview_schedule(both).await, Code::InvalidArgument, "FIELD_VIOLATION");
@@ -488,6 +569,16 @@ async fn c059_one_bad_schedule_is_marked_and_stops_no_other() {
     assert_refused(server.schedules.trigger_schedule(trigger).await, Code::FailedPrecondition, "SCHEDULE_INVALID");
     let preview = proto::PreviewScheduleRequest { id: "bad".to_owned(), ..Default::default() };
     assert_refused(server.schedules.preview_schedule(preview).await, Code::FailedPrecondition, "SCHEDULE_INVALID");
+    // What is wrong is not what this changes, and stays as it is; and so is what cannot start.
+    let described = proto::UpdateScheduleRequest {
+        id: "bad".to_owned(),
+        schedule: Some(proto::Schedule { description: "of Mars".to_owned(), ..Default::default() }),
+        ..Default::default()
+    };
+    let described = server.schedules.update_schedule(described).await.unwrap().into_inner().schedule.unwrap();
+    assert_eq!((described.state(), &*described.description), (State::Invalid, "of Mars"));
+    assert!(described.invalid_reason.contains("Mars/Olympus"), "{}", described.invalid_reason);
+    assert_eq!(described.spec.unwrap().timezone, "Mars/Olympus");
     // An update sets it right.
     let update = proto::UpdateScheduleRequest {
         id: "bad".to_owned(),

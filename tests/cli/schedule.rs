@@ -34,6 +34,22 @@ fn a_schedule_is_made_shown_changed_and_deleted() {
     let nothing = server.orbit(&["schedule", "update", "nightly"]);
     assert_eq!(nothing.code, 2, "{}", nothing.stderr);
 
+    // Each kind of exclusions and each label alone.
+    let update = |more: &[&str]| {
+        let updated = server.orbit(&[&["schedule", "update", "nightly", "-o", "json"], more].concat());
+        assert_eq!(updated.code, 0, "{}", updated.stderr);
+        updated.stdout_json()
+    };
+    update(&["--exclude-date", "2026-12-24", "--exclude-cron", "* 2 * * *", "--label", "team=shop", "--label", "a=b"]);
+    let kept = update(&["--exclude-date", "2026-12-25..2026-12-26", "--label", "c=d", "--remove-label", "a"]);
+    assert_eq!(kept["spec"]["exclusions"]["crons"][0], "* 2 * * *", "{kept}");
+    assert_eq!(kept["spec"]["exclusions"]["dates"].as_array().unwrap().len(), 1, "{kept}");
+    assert_eq!(kept["start"]["labels"].to_string(), r#"{"c":"d","team":"shop"}"#);
+    let shown = server.orbit(&["schedule", "get", "nightly"]).stdout;
+    for part in ["2026-12-25..2026-12-26, * 2 * * *", "c=d team=shop", "every 3600s+300s", "schedule.nominal_time"] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+
     let paused = server.orbit(&["schedule", "pause", "nightly", "--note", "moving", "-o", "json"]).stdout_json();
     assert_eq!((&paused["state"], &paused["pauseNote"]), (&"STATE_PAUSED".into(), &"moving".into()));
     let listed = server.orbit(&["schedule", "list", "--state", "paused"]);
@@ -56,7 +72,7 @@ fn a_trigger_prints_the_execution_and_the_history_has_it() {
     assert!(triggered.code == 0 && id.starts_with('~'), "{}", triggered.stderr);
     assert_eq!(server.orbit(&["get", &id, "-o", "json"]).stdout_json()["labels"]["orbit.schedule"], "nightly");
     let skipped = server.orbit(&["schedule", "trigger", "nightly"]);
-    assert_eq!(skipped.code, 1, "{}", skipped.stderr);
+    assert_eq!(skipped.code, 4, "{}", skipped.stderr);
     assert!(skipped.stderr.contains("skipped"), "{}", skipped.stderr);
     let beside = server.orbit(&["schedule", "trigger", "nightly", "--overlap", "allow"]);
     assert_eq!(beside.code, 0, "{}", beside.stderr);
@@ -106,5 +122,11 @@ fn the_next_slots_are_told_with_what_is_left_out() {
     assert_eq!(server.orbit(&["schedule", "next"]).code, 2);
     let bad = server.orbit(&["schedule", "next", "--cron", "61 * * * *"]);
     assert_eq!(bad.code, 1);
-    assert!(bad.stderr.contains("spec.crons[0]"), "{}", bad.stderr);
+    assert!(bad.stderr.contains("spec.crons[0]: column 1: CRON_INVALID: "), "{}", bad.stderr);
+    let never = ["--cron", "* * * * *", "--exclude-cron", "* * * * *", "--after", "2026-01-01T00:00:00Z"];
+    let cut = server.orbit(&[&["schedule", "next", "-o", "json"][..], &never].concat());
+    assert_eq!(cut.stdout_json().as_array().unwrap().len(), 1_000);
+    for part in ["19000 more times are left out", "--after 2026-01-14T21:20:00Z goes on"] {
+        assert!(cut.stderr.contains(part), "{part} is not in\n{}", cut.stderr);
+    }
 }

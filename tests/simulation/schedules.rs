@@ -13,7 +13,10 @@ use orbit::store::{
     Faulty, ListFilter, MemoryStore, ScheduleFilter, ScheduleState, SlotKind, SlotOutcome, SlotRow, Store,
     faulty::{Call, Fate},
 };
-use orbit::wire::{Violations, schedule::Settings};
+use orbit::wire::{
+    Violations,
+    schedule::{Settings, Update, stored},
+};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -44,7 +47,12 @@ fn every(seconds: u64, workflow: &str, policies: &str) -> String {
 
 /// What an update sets.
 fn patch(settings: String) -> Patch {
-    Arc::new(move |_| Ok(schedule("x", &settings).settings))
+    let after: proto::Schedule = json::from_slice(settings.as_bytes()).unwrap();
+    Arc::new(move |before| {
+        let mut violations = Violations::new();
+        let update = Update::judge(&mut violations, stored(before).ok().as_ref(), &after);
+        violations.finish(update)
+    })
 }
 
 async fn ledger(memory: &MemoryStore, viewed: &Viewed) -> Vec<SlotRow> {

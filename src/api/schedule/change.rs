@@ -4,7 +4,7 @@ use super::{Answer, patch, render};
 use crate::api::status::Refusal;
 use crate::engine::{self, BackfillSpan, Engine, NewSchedule, Patch};
 use crate::proto::schedule as proto;
-use crate::wire::{Invalid, Violations, canonical, field, payload, request, schedule as wire, time};
+use crate::wire::{Invalid, Violations, canonical, field, field_path, payload, request, schedule as wire, time};
 use prost::Message as _;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -65,11 +65,11 @@ pub(super) async fn update(
     let (id, paths, key) = violations.finish((|| Some((id?, paths?, key?)))())?;
     let patch: Patch = Arc::new(move |before| {
         // What cannot be read is replaced as a whole.
-        let before = wire::stored(before).unwrap_or_default();
-        let message = patch::apply(&before, &new, &paths)?;
+        let before = wire::stored(before).ok();
+        let message = patch::apply(&before.clone().unwrap_or_default(), &new, &paths)?;
         let mut violations = Violations::new();
-        let settings = violations.within("schedule", |v| wire::Settings::judge(v, &message));
-        violations.finish(settings)
+        let update = violations.within("schedule", |v| wire::Update::judge(v, before.as_ref(), &message));
+        violations.finish(update)
     });
     let viewed = engine.update_schedule(id, etag(&request.etag), patch, key).await.map_err(inside("schedule"))?;
     Ok(proto::UpdateScheduleResponse { schedule: Some(render::schedule(&viewed)) })
@@ -81,7 +81,7 @@ fn inside(field: &'static str) -> impl Fn(engine::Error) -> Refusal {
         engine::Error::Invalid(mut invalid) => {
             for violation in &mut invalid.violations {
                 if !violation.field.starts_with(field) {
-                    violation.field = format!("{field}.{}", violation.field);
+                    violation.field = field_path(field, &violation.field);
                 }
             }
             invalid.into()

@@ -1,4 +1,5 @@
-//! What an update changes: the fields that its mask names, as deep as one field of the spec, the start or the policies.
+//! What an update changes: the fields that its mask names, as deep as one field of the spec, the start or the policies, one kind
+//! of exclusions, or one label.
 //!
 //! Fields are moved as JSON text, as they are stored, so a payload keeps every digit and the list of fields is the messages' own.
 
@@ -20,11 +21,14 @@ pub(super) struct Path {
     field: &'static str,
     /// A field of that message, as it is called in JSON.
     inner: Option<&'static str>,
+    /// What in that: a field of the exclusions, or a label's key.
+    leaf: Option<String>,
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.field, self.inner.unwrap_or("*"))
+        write!(f, "{}.{}", self.field, self.inner.unwrap_or("*"))?;
+        self.leaf.as_ref().map_or(Ok(()), |leaf| write!(f, ".{leaf}"))
     }
 }
 
@@ -38,36 +42,47 @@ pub(super) fn paths(mask: Option<prost_types::FieldMask>, new: &proto::Schedule)
 fn set_fields(new: &proto::Schedule) -> Vec<Path> {
     let is_set = [new.spec.is_some(), new.start.is_some(), new.policies.is_some(), !new.description.is_empty()];
     let set = SETTABLE.into_iter().zip(is_set).filter(|(_, is_set)| *is_set);
-    set.map(|(field, _)| Path { field, inner: None }).collect()
+    set.map(|(field, _)| Path { field, inner: None, leaf: None }).collect()
 }
 
 fn named(names: &[String]) -> Result<Vec<Path>, String> {
     let mut paths = Vec::with_capacity(names.len());
     for name in names {
         if name == "*" {
-            paths.extend(SETTABLE.map(|field| Path { field, inner: None }));
+            paths.extend(SETTABLE.map(|field| Path { field, inner: None, leaf: None }));
             continue;
         }
-        let (outer, inner) = name.split_once('.').map_or((name.as_str(), None), |(outer, inner)| (outer, Some(inner)));
         let unknown = || format!("has no path {name:?}; it may name {} and their fields", SETTABLE.join(", "));
-        let field = SETTABLE.into_iter().find(|field| *field == outer).ok_or_else(unknown)?;
-        let inner = match inner {
-            None => None,
-            Some(inner) => Some(inner_field(field, inner).ok_or_else(unknown)?),
-        };
-        paths.push(Path { field, inner });
+        paths.push(path(name).ok_or_else(unknown)?);
     }
     Ok(paths)
 }
 
-fn inner_field(field: &str, name: &str) -> Option<&'static str> {
+/// A path that a mask names, whose fields are called as in the proto file or as in JSON.
+fn path(name: &str) -> Option<Path> {
+    let mut segments = name.splitn(3, '.');
+    let outer = segments.next()?;
+    let field = SETTABLE.into_iter().find(|field| *field == outer)?;
     let fields = match field {
         "spec" => proto::ScheduleSpec::FIELDS,
         "start" => proto::StartTemplate::FIELDS,
         "policies" => proto::SchedulePolicies::FIELDS,
         _ => &[],
     };
-    fields.iter().find(|(snake, _)| *snake == name).map(|(_, camel)| *camel)
+    let Some(inner) = segments.next() else { return Some(Path { field, inner: None, leaf: None }) };
+    let inner = in_json(fields, inner)?;
+    let leaf = match (inner, segments.next()) {
+        (_, None) => None,
+        ("exclusions", Some(leaf)) => Some(in_json(proto::Exclusions::FIELDS, leaf)?.to_owned()),
+        ("labels", Some(key)) if !key.is_empty() => Some(key.to_owned()),
+        (_, Some(_)) => return None,
+    };
+    Some(Path { field, inner: Some(inner), leaf })
+}
+
+/// What a field is called in JSON.
+fn in_json(fields: &'static [(&'static str, &'static str)], name: &str) -> Option<&'static str> {
+    fields.iter().find(|(snake, camel)| *snake == name || *camel == name).map(|(_, camel)| *camel)
 }
 
 type Members = BTreeMap<String, Box<RawValue>>;
@@ -79,17 +94,9 @@ pub(super) fn apply(
     paths: &[Path],
 ) -> Result<proto::Schedule, Invalid> {
     let (mut members, source) = (members(before)?, members(new)?);
-    for Path { field, inner } in paths {
-        match inner {
-            None => put(&mut members, field, member(&source, field)),
-            Some(inner) => {
-                let mut inside = members_of(member(&members, field))?;
-                let from = members_of(member(&source, field))?;
-                put(&mut inside, inner, member(&from, inner));
-                let text = serde_json::to_string(&inside).map_err(unwritable)?;
-                members.insert((*field).to_owned(), RawValue::from_string(text).map_err(unwritable)?);
-            }
-        }
+    for Path { field, inner, leaf } in paths {
+        let names: Vec<&str> = [Some(*field), *inner, leaf.as_deref()].into_iter().flatten().collect();
+        put(&mut members, &source, &names)?;
     }
     let text = serde_json::to_string(&members).map_err(unwritable)?;
     json::from_slice(text.as_bytes()).map_err(|faults| Invalid::field("schedule", faults.to_string()))
@@ -99,11 +106,22 @@ fn member<'m>(members: &'m Members, name: &str) -> Option<&'m RawValue> {
     members.get(name).map(|value| &**value)
 }
 
-fn put(members: &mut Members, name: &str, value: Option<&RawValue>) {
-    match value {
-        Some(value) => members.insert(name.to_owned(), value.to_owned()),
-        None => members.remove(name),
+/// Takes what stands at a path; where nothing does, it is taken away.
+fn put(members: &mut Members, source: &Members, names: &[&str]) -> Result<(), Invalid> {
+    let Some((name, inside)) = names.split_first() else { return Ok(()) };
+    let value = if inside.is_empty() {
+        member(source, name).map(ToOwned::to_owned)
+    } else {
+        let mut inner = members_of(member(members, name))?;
+        put(&mut inner, &members_of(member(source, name))?, inside)?;
+        let text = serde_json::to_string(&inner).map_err(unwritable)?;
+        Some(RawValue::from_string(text).map_err(unwritable)?)
     };
+    match value {
+        Some(value) => members.insert((*name).to_owned(), value),
+        None => members.remove(*name),
+    };
+    Ok(())
 }
 
 /// What callers set of a schedule, as JSON.
@@ -171,15 +189,49 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_of_exclusions_and_a_label_are_changed_alone() {
+        let label = |key: &str| (key.to_owned(), "x".to_owned());
+        let dates = |day: &str| vec![proto::DateRange { first_date: day.to_owned(), ..Default::default() }];
+        let exclusions = |crons: &[&str], day| proto::Exclusions {
+            crons: crons.iter().map(|cron| (*cron).to_owned()).collect(),
+            dates: dates(day),
+            ..Default::default()
+        };
+        let mut before = schedule("UTC", &["@daily"], "null");
+        before.start.as_mut().unwrap().labels = [label("a.b"), label("teamA")].into();
+        before.spec.as_mut().unwrap().exclusions = Some(exclusions(&["* 1 * * *"], "2026-12-24"));
+        let mut new = schedule("UTC", &[], "null");
+        new.start.as_mut().unwrap().labels = [label("c"), label("d")].into();
+        new.spec.as_mut().unwrap().exclusions = Some(exclusions(&[], "2026-12-31"));
+        let names = ["spec.exclusions.dates", "start.labels.c", "start.labels.a.b", "spec.startTime", "spec.end_time"];
+        let after = apply(&before, &new, &paths(mask(&names), &new).unwrap()).unwrap();
+        assert_eq!(after.start.unwrap().labels, [label("c"), label("teamA")].into());
+        let spec = after.spec.unwrap();
+        assert_eq!(spec.exclusions.unwrap(), exclusions(&["* 1 * * *"], "2026-12-31"));
+        assert_eq!(spec.crons, ["@daily"]);
+    }
+
+    #[test]
     fn without_a_mask_what_is_set_is_changed() {
         let new = proto::Schedule { description: "new".to_owned(), ..Default::default() };
-        assert_eq!(paths(None, &new).unwrap(), [Path { field: "description", inner: None }]);
+        assert_eq!(paths(None, &new).unwrap(), [Path { field: "description", inner: None, leaf: None }]);
         assert!(paths(None, &proto::Schedule::default()).unwrap_err().contains("names nothing"));
     }
 
     #[test]
     fn an_unknown_path_is_refused_by_name() {
-        for path in ["etag", "spec.nope", "description.x", "spec.crons.x", ""] {
+        for path in [
+            "etag",
+            "spec.nope",
+            "description.x",
+            "spec.crons.x",
+            "",
+            "Description",
+            "spec.Time_Zone",
+            "spec.exclusions.nope",
+            "start.labels.",
+            "spec.exclusions.dates.x",
+        ] {
             let why = paths(mask(&[path]), &proto::Schedule::default()).unwrap_err();
             assert!(why.contains(&format!("{path:?}")), "{why}");
         }

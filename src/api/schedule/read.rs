@@ -88,8 +88,12 @@ pub(super) async fn preview(
             (Schedule { uid: ScheduleUid(Uuid::nil()), spec: *spec, policies: Policies::default() }, false)
         }
     };
-    let slots = schedule.preview(after.unwrap_or_else(|| engine.clock().wall()), most);
-    Ok(proto::PreviewScheduleResponse { slots: slots.iter().map(|slot| render::planned(slot, is_stored)).collect() })
+    let outlook = schedule.preview(after.unwrap_or_else(|| engine.clock().wall()), most);
+    Ok(proto::PreviewScheduleResponse {
+        slots: outlook.times.iter().map(|slot| render::planned(slot, is_stored)).collect(),
+        unlisted_count: i32::try_from(outlook.unlisted).unwrap_or(i32::MAX),
+        stop_time: outlook.stopped.map(time::render),
+    })
 }
 
 /// What a preview is of.

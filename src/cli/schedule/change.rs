@@ -52,11 +52,13 @@ pub(in crate::cli) struct Create {
     connection: Connection,
 }
 
-/// Changes a schedule: what is given, and nothing else.
+/// Changes a schedule: what is given, and nothing else. Options that may be given again replace what there was of their kind;
+/// labels are changed one by one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  orbit schedule update nightly --cron '0 2 * * *' --overlap skip")]
+Examples:
+  orbit schedule update nightly --cron '0 2 * * *' --overlap skip
+  orbit schedule update nightly --label team=billing --remove-label trial")]
 pub(in crate::cli) struct Update {
     /// Id of the schedule
     id: String,
@@ -66,6 +68,9 @@ pub(in crate::cli) struct Update {
     spec: SpecArguments,
     #[command(flatten)]
     policies: PolicyArguments,
+    /// Label that executions no longer get; may be given again
+    #[arg(long = "remove-label", value_name = "KEY")]
+    removed_labels: Vec<String>,
     /// What it is for, for people
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -183,14 +188,16 @@ impl Create {
 
 impl Update {
     pub(super) async fn run(self, output: Output) -> Result<(), Error> {
-        let (settings, paths) = settings(self.spec, self.start, self.policies, self.description)?;
+        let (settings, mut paths) = settings(self.spec, self.start, self.policies, self.description)?;
+        // What is named and has no value is taken away.
+        paths.extend(self.removed_labels.iter().map(|key| format!("start.labels.{key}")));
         if paths.is_empty() {
             return Err(Error::usage("says nothing to change").hint("`orbit schedule update --help` lists the options"));
         }
         let request = UpdateScheduleRequest {
             id: self.id,
             schedule: Some(settings),
-            update_mask: Some(prost_types::FieldMask { paths: paths.into_iter().map(str::to_owned).collect() }),
+            update_mask: Some(prost_types::FieldMask { paths }),
             etag: self.etag,
             request_id: request_id(self.request_id),
         };

@@ -175,7 +175,7 @@ impl Next {
             max_slots: self.limit,
         };
         let preview = self.connection.schedules().preview_schedule(call(request)).await?.into_inner();
-        show::preview(&preview.slots, output)
+        show::preview(&preview, output)
     }
 }
 

@@ -3,13 +3,18 @@
 use crate::{
     cli::{
         error::Error,
+        execution::{json_text, labels},
         exit::Exit,
         output::{Output, Tone},
         table::{Cell, Table},
     },
     proto::schedule::{
-        PlannedSlot, Schedule, ScheduleSpec, Slot, SlotCounts, planned_slot::Skip, schedule::State,
-        schedule_policies::Overlap, slot,
+        DateRange, IntervalRule, PlannedSlot, PreviewScheduleResponse, Schedule, ScheduleSpec, Slot, SlotCounts,
+        planned_slot::Skip,
+        schedule::State,
+        schedule_policies::Overlap,
+        schedule_spec::{MissingTimes, RepeatedTimes},
+        slot,
     },
 };
 
@@ -31,9 +36,20 @@ pub(super) fn schedule(schedule: &Schedule, output: Output) -> Result<(), Error>
     table.field("Note", &*schedule.pause_note);
     table.field("Description", &*schedule.description);
     table.field("Starts", format!("{}{version}", start.workflow));
+    table.field("Input", json_text(start.input.as_ref()));
+    table.field("Labels", labels(&start.labels));
     table.field("Due", due(&spec));
+    table.field("Except", except(&spec));
     table.field("Zone", &*spec.timezone);
+    table.field("From", when(output, spec.start_time.as_ref()));
+    table.field("Until", when(output, spec.end_time.as_ref()));
+    table.field("Jitter", span(spec.jitter.as_ref()));
+    table.field("Missing", missing_name(spec.missing_times()));
+    table.field("Repeated", repeated_name(spec.repeated_times()));
     table.field("Overlap", overlap_name(policies.overlap()));
+    table.field("Catch-up", span(policies.catchup_window.as_ref()));
+    table.field("At most", if policies.max_actions > 0 { policies.max_actions.to_string() } else { String::new() });
+    table.field("On failure", if policies.pause_on_failure { "pause" } else { "" });
     table.field("Next", when(output, schedule.next_time.as_ref()));
     table.field("Waiting", when(output, schedule.waiting_time.as_ref()));
     let open: Vec<&str> = schedule.open_executions.iter().map(|execution| &*execution.id).collect();
@@ -80,12 +96,26 @@ pub(super) fn list(schedules: &[Schedule], output: Output) -> Result<(), Error> 
 }
 
 /// Slots to come.
-pub(super) fn preview(slots: &[PlannedSlot], output: Output) -> Result<(), Error> {
+pub(super) fn preview(preview: &PreviewScheduleResponse, output: Output) -> Result<(), Error> {
+    planned(&preview.slots, preview.stop_time.is_none(), output)?;
+    // A list that was cut says so on stderr, whatever its form.
+    if preview.unlisted_count > 0 {
+        output.note(&format!("{} more times are left out and not shown", preview.unlisted_count));
+    }
+    if let Some(stop) = preview.stop_time {
+        output.note(&format!("the look stopped at {stop}, since so many times are left out; --after {stop} goes on"));
+    }
+    Ok(())
+}
+
+fn planned(slots: &[PlannedSlot], is_end: bool, output: Output) -> Result<(), Error> {
     if output.is_json() {
         return output.json_array(slots);
     }
     if slots.is_empty() {
-        output.note("no slots are left");
+        if is_end {
+            output.note("no slots are left");
+        }
         return Ok(());
     }
     let mut table = Table::with_headers(&["LOCAL TIME", "NOMINAL", "STARTS", "LEFT OUT"]);
@@ -146,7 +176,7 @@ pub(super) fn triggered(slot: &Slot, output: Output) -> Result<(), Error> {
         };
         output.note(why);
     }
-    if goes_on { Ok(()) } else { Err(Error::Said(Exit::Failure)) }
+    if goes_on { Ok(()) } else { Err(Error::Said(Exit::Conflict)) }
 }
 
 /// A time, or nothing if there is none.
@@ -156,18 +186,40 @@ fn when(output: Output, time: Option<&prost_types::Timestamp>) -> String {
 
 /// When it is due, on one line.
 fn due(spec: &ScheduleSpec) -> String {
-    let every = |rule: &crate::proto::schedule::IntervalRule| {
-        let span = rule.every.as_ref().map_or(0, |every| every.seconds);
-        format!("every {span}s")
+    let every = |rule: &IntervalRule| {
+        let offset = rule.offset.as_ref().map(|offset| format!("+{}", span(Some(offset)))).unwrap_or_default();
+        format!("every {}{offset}", span(rule.every.as_ref()))
     };
     let mut parts: Vec<String> = spec.crons.clone();
     parts.extend(spec.intervals.iter().map(every));
-    match spec.calendars.len() {
-        0 => {}
-        1 => parts.push("1 calendar".to_owned()),
-        count => parts.push(format!("{count} calendars")),
-    }
+    parts.extend(calendars(spec.calendars.len()));
     parts.join(", ")
+}
+
+/// When it is not due, on one line.
+fn except(spec: &ScheduleSpec) -> String {
+    let Some(exclusions) = &spec.exclusions else { return String::new() };
+    let days = |range: &DateRange| match &*range.last_date {
+        "" => range.first_date.clone(),
+        last => format!("{}..{last}", range.first_date),
+    };
+    let mut parts: Vec<String> = exclusions.dates.iter().map(days).collect();
+    parts.extend(exclusions.crons.iter().cloned());
+    parts.extend(calendars(exclusions.calendars.len()));
+    parts.join(", ")
+}
+
+fn calendars(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 calendar".to_owned()),
+        count => Some(format!("{count} calendars")),
+    }
+}
+
+/// A span as options take it; empty if there is none.
+fn span(span: Option<&prost_types::Duration>) -> String {
+    span.map(|span| format!("{span}")).unwrap_or_default()
 }
 
 fn told(counts: SlotCounts) -> String {
@@ -194,6 +246,23 @@ fn overlap_name(overlap: Overlap) -> &'static str {
         Overlap::BufferOne => "buffer one",
         Overlap::CancelPrevious => "cancel previous",
         Overlap::TerminatePrevious => "terminate previous",
+    }
+}
+
+fn missing_name(missing: MissingTimes) -> &'static str {
+    match missing {
+        MissingTimes::Unspecified => "",
+        MissingTimes::Skip => "skip",
+        MissingTimes::Shift => "shift",
+    }
+}
+
+fn repeated_name(repeated: RepeatedTimes) -> &'static str {
+    match repeated {
+        RepeatedTimes::Unspecified => "",
+        RepeatedTimes::First => "first",
+        RepeatedTimes::Last => "last",
+        RepeatedTimes::Both => "both",
     }
 }
 
@@ -224,11 +293,34 @@ fn outcome_cell(outcome: slot::Outcome) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::schedule::{CalendarRule, Exclusions};
 
     #[test]
     fn counts_name_what_there_is() {
         let counts = SlotCounts { started: 3, skipped: 0, missed: 2, failed: 0 };
         assert_eq!(told(counts), "3 started, 2 missed");
         assert_eq!(told(SlotCounts::default()), "0 started");
+    }
+
+    #[test]
+    fn times_and_exclusions_are_told_on_one_line() {
+        let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+        let dates = |first: &str, last: &str| DateRange { first_date: first.to_owned(), last_date: last.to_owned() };
+        let spec = ScheduleSpec {
+            crons: vec!["@daily".to_owned()],
+            intervals: vec![
+                IntervalRule { every: seconds(3_600), offset: seconds(300) },
+                IntervalRule { every: seconds(90), offset: None },
+            ],
+            exclusions: Some(Exclusions {
+                dates: vec![dates("2026-12-24", ""), dates("2026-12-31", "2027-01-01")],
+                crons: vec!["* 1 * * *".to_owned()],
+                calendars: vec![CalendarRule::default()],
+            }),
+            ..ScheduleSpec::default()
+        };
+        assert_eq!(due(&spec), "@daily, every 3600s+300s, every 90s");
+        assert_eq!(except(&spec), "2026-12-24, 2026-12-31..2027-01-01, * 1 * * *, 1 calendar");
+        assert_eq!(except(&ScheduleSpec::default()), "");
     }
 }

@@ -125,14 +125,16 @@ impl SpecArguments {
             };
             spec.intervals = self.intervals.into_iter().map(rule).collect();
         }
-        if given(!self.exclude_dates.is_empty() || !self.exclude_crons.is_empty(), "spec.exclusions") {
+        if given(!self.exclude_dates.is_empty(), "spec.exclusions.dates") {
             let range = |text: String| match text.split_once("..") {
                 Some((first, last)) => DateRange { first_date: first.to_owned(), last_date: last.to_owned() },
                 None => DateRange { first_date: text, last_date: String::new() },
             };
             let exclusions = spec.exclusions.get_or_insert_with(Exclusions::default);
-            exclusions.dates.extend(self.exclude_dates.into_iter().map(range));
-            exclusions.crons.extend(self.exclude_crons);
+            exclusions.dates = self.exclude_dates.into_iter().map(range).collect();
+        }
+        if given(!self.exclude_crons.is_empty(), "spec.exclusions.crons") {
+            spec.exclusions.get_or_insert_with(Exclusions::default).crons = self.exclude_crons;
         }
         if given(self.timezone.is_some(), "spec.timezone") {
             spec.timezone = self.timezone.unwrap_or_default();
@@ -193,20 +195,22 @@ pub(super) struct StartArguments {
 
 impl StartArguments {
     /// The template, and the paths of what was given.
-    pub(super) fn read(self) -> Result<(StartTemplate, Vec<&'static str>), Error> {
+    pub(super) fn read(self) -> Result<(StartTemplate, Vec<String>), Error> {
         let given = [
             (self.workflow.is_some(), "start.workflow"),
             (self.version.is_some(), "start.version"),
             (self.input.is_some(), "start.input"),
-            (!self.labels.is_empty(), "start.labels"),
         ];
+        let given = given.into_iter().filter(|(given, _)| *given).map(|(_, path)| path.to_owned());
+        let labels = self.labels.iter().map(|(key, _)| format!("start.labels.{key}"));
+        let paths = given.chain(labels).collect();
         let start = StartTemplate {
             workflow: self.workflow.unwrap_or_default(),
             version: self.version.unwrap_or_default(),
             input: self.input.map(|input| input.read("--input")).transpose()?,
             labels: self.labels.into_iter().collect(),
         };
-        Ok((start, given.into_iter().filter(|(given, _)| *given).map(|(_, path)| path).collect()))
+        Ok((start, paths))
     }
 }
 
@@ -280,13 +284,14 @@ pub(super) fn settings(
     start: StartArguments,
     policies: PolicyArguments,
     description: Option<String>,
-) -> Result<(Schedule, Vec<&'static str>), Error> {
-    let (spec, mut paths) = spec.read()?;
+) -> Result<(Schedule, Vec<String>), Error> {
+    let (spec, paths) = spec.read()?;
+    let mut paths: Vec<String> = paths.into_iter().map(str::to_owned).collect();
     let (start, more) = start.read()?;
     paths.extend(more);
     let (policies, more) = policies.read();
-    paths.extend(more);
-    paths.extend(description.is_some().then_some("description"));
+    paths.extend(more.into_iter().map(str::to_owned));
+    paths.extend(description.is_some().then(|| "description".to_owned()));
     let schedule = Schedule {
         spec: Some(spec),
         start: Some(start),

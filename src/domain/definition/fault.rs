@@ -1,6 +1,6 @@
 //! What is wrong with a definition, and where.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 /// A fault of a definition, or a warning: something that is allowed but looks like a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,19 @@ pub struct Fault {
     pub line: u32,
     /// Column in the source from 1, in characters; 0 if there is none.
     pub column: u32,
+}
+
+/// A fault on one line: place, code, what is wrong, what to do.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.line, self.column) {
+            (0, 0) => {}
+            (0, column) => write!(f, "column {column}: ")?,
+            (line, column) => write!(f, "line {line}, column {column}: ")?,
+        }
+        write!(f, "{}: {}", self.code, self.message)?;
+        if self.hint.is_empty() { Ok(()) } else { write!(f, " ({})", self.hint) }
+    }
 }
 
 /// Where something stands in the text that it was read from, for faults that are found later. It is no part of what it

@@ -1,7 +1,7 @@
 //! Judges a draft: all of its faults at once, each with its field, its place in the text and what to do about it.
 
 use super::{
-    Calendar, Date, DateRange, Draft, Fault, Interval, Missing, Range, Repeated, SOURCES_MAX, Spec,
+    Calendar, DateRange, Draft, Fault, Interval, Missing, Range, Repeated, SOURCES_MAX, Spec,
     civil::{Civil, days_in_month},
     code, cron, fault,
     pattern::{DAYS, Days, HOURS, MONTHS, Pattern, SIXTY, WEEKDAYS, YEARS, Years},
@@ -208,10 +208,11 @@ impl Checker {
                     message,
                     "write two ranges; days from a month's end are negative",
                 );
-            } else if range.step == 0 {
-                self.refuse(path, code::OUT_OF_RANGE, "the step is 0", "write 1 for every number of the range");
+            } else if let Some(step) = usize::try_from(range.step).ok().filter(|step| *step > 0) {
+                numbers.extend((from..=to).step_by(step));
             } else {
-                numbers.extend((from..=to).step_by(range.step as usize));
+                let message = format!("the step is {}; it is at least 1", range.step);
+                self.refuse(path, code::OUT_OF_RANGE, message, "write 1 for every number of the range");
             }
         }
         numbers.into_iter()
@@ -238,7 +239,7 @@ impl Checker {
         }
         for (index, range) in self.bounded(&excluded.dates, "exclusions.dates") {
             let path = format!("exclusions.dates[{index}]");
-            if let Some(days) = self.dates(*range, &path) {
+            if let Some(days) = self.dates(range, &path) {
                 exclusions.push(Exclusion { path, pattern: None, days: Some(days) });
             }
         }
@@ -246,8 +247,12 @@ impl Checker {
     }
 
     /// The days of a span of dates, counted from 1970-01-01.
-    fn dates(&mut self, range: DateRange, path: &str) -> Option<(i64, i64)> {
-        let (first, last) = (self.date(range.first, path, "first"), self.date(range.last, path, "last"));
+    fn dates(&mut self, range: &DateRange, path: &str) -> Option<(i64, i64)> {
+        let first = self.date(&range.first, &format!("{path}.first_date"));
+        let last = match &range.last {
+            Some(last) => self.date(last, &format!("{path}.last_date")),
+            None => first,
+        };
         let (first, last) = (first?, last?);
         if first > last {
             self.refuse(path, code::DATE_INVALID, "the last day is before the first", "both days are included");
@@ -256,17 +261,24 @@ impl Checker {
         Some((first, last))
     }
 
-    fn date(&mut self, date: Date, path: &str, end: &str) -> Option<i64> {
-        let Date { year, month, day } = date;
-        let exists = YEARS.contains(&i64::from(year))
-            && (1..=12).contains(&month)
-            && (1..=days_in_month(i64::from(year), i64::from(month))).contains(&day);
-        if !exists {
-            let message = format!("{year:04}-{month:02}-{day:02} is no date of the years 1970 to 2100");
-            self.refuse(format!("{path}.{end}"), code::DATE_INVALID, message, "write it like 2026-12-24");
+    /// A day, counted from 1970-01-01.
+    fn date(&mut self, text: &str, path: &str) -> Option<i64> {
+        const HINT: &str = "write it like 2026-12-24";
+        if text.is_empty() {
+            self.refuse(path, code::FIELD_REQUIRED, "there is no date", HINT);
             return None;
         }
-        Some(days_from_epoch(i64::from(year), i64::from(month), i64::from(day)))
+        let exists = |&(year, month, day): &(i64, i64, i64)| {
+            YEARS.contains(&year)
+                && (1..=12).contains(&month)
+                && (1..=i64::from(days_in_month(year, month))).contains(&day)
+        };
+        let Some((year, month, day)) = parts(text).filter(exists) else {
+            let message = format!("`{}` is no date of the years 1970 to 2100", shorten(text, 20));
+            self.refuse(path, code::DATE_INVALID, message, HINT);
+            return None;
+        };
+        Some(days_from_epoch(year, month, day))
     }
 
     fn zone(&mut self, draft: &Draft) -> Option<Zone> {
@@ -304,5 +316,17 @@ impl Checker {
             let message = format!("{} is outside 0s to 24h", format(draft.jitter));
             self.refuse("jitter", code::OUT_OF_RANGE, message, "the jitter also ends before the next slot");
         }
+    }
+}
+
+/// Year, month and day of a text such as `2026-12-24`.
+fn parts(text: &str) -> Option<(i64, i64, i64)> {
+    let number = |text: &str, digits: usize| {
+        let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| is_plain)
+    };
+    match text.split('-').collect::<Vec<_>>()[..] {
+        [year, month, day] => Some((number(year, 4)?, number(month, 2)?, number(day, 2)?)),
+        _ => None,
     }
 }

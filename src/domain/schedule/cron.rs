@@ -88,7 +88,7 @@ impl<'t> Parser<'t> {
     fn refuse(&mut self, at: usize, code: &'static str, message: impl Into<String>, hint: impl Into<String>) {
         let column = u32::try_from(self.text[..at].chars().count()).expect("the text is short") + 1;
         let (message, hint) = (message.into(), hint.into());
-        self.faults.push(Fault { code, message, hint, path: self.path.to_owned(), line: 1, column });
+        self.faults.push(Fault { code, message, hint, path: self.path.to_owned(), line: 0, column });
     }
 
     fn expression(&mut self, seconds_allowed: bool) -> Option<Cron> {

@@ -73,7 +73,7 @@ pub struct Range {
     /// The last that may be; `first` itself, if only that one is meant.
     pub last: i32,
     /// From one to the next, at least 1.
-    pub step: u32,
+    pub step: i32,
 }
 
 impl Range {
@@ -96,23 +96,12 @@ pub struct Exclusions {
 }
 
 /// Days from one to another, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DateRange {
-    /// The first day.
-    pub first: Date,
-    /// The last day.
-    pub last: Date,
-}
-
-/// A day of the Gregorian calendar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Date {
-    /// 1970 to 2100.
-    pub year: i32,
-    /// 1 to 12.
-    pub month: u32,
-    /// 1 to 31.
-    pub day: u32,
+    /// The first day, such as `2026-12-24`; 1970 to 2100.
+    pub first: String,
+    /// The last day; none: the first.
+    pub last: Option<String>,
 }
 
 /// What becomes of local times that do not exist, because the clocks were put forward over them.

@@ -12,8 +12,11 @@ pub mod code {
     pub const DATE_INVALID: &str = "DATE_INVALID";
     /// A schedule, or a part of it, that never fires.
     pub const NEVER_FIRES: &str = "NEVER_FIRES";
+    /// An input that does not fit the definition, or that comes to nothing.
+    pub const INPUT_INVALID: &str = "INPUT_INVALID";
     pub use crate::domain::definition::code::{
-        FIELD_REQUIRED, OUT_OF_RANGE, TEMPLATE_INVALID, TEXT_TOO_LONG, TOO_MANY,
+        CHARACTER_REFUSED, DUPLICATE_KEY, ENUM_INVALID, FIELD_REQUIRED, LABEL_INVALID, NAME_INVALID, NUMBER_INVALID,
+        OUT_OF_RANGE, SOURCE_NESTING, SOURCE_SYNTAX, TEMPLATE_INVALID, TEXT_TOO_LONG, TOO_MANY, VERSION_INVALID,
     };
 }
 

@@ -13,6 +13,17 @@ pub const PREVIEW_MAX: usize = 1_000;
 /// Most candidates that a preview looks at.
 const WORK_MAX: usize = 20_000;
 
+/// What comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// The slots, and times between them that are none, oldest first.
+    pub times: Vec<Preview>,
+    /// How many more times between the slots are left out than [`times`](Self::times) tells.
+    pub unlisted: usize,
+    /// Where the look stopped before it had as many slots as were asked for; nobody knows what comes after.
+    pub stopped: Option<Timestamp>,
+}
+
 /// A slot to come, or a time that is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
@@ -40,26 +51,30 @@ pub enum LeftOut {
 
 impl Schedule {
     /// The next slots strictly after an instant, at most `slots_max` of them and [`PREVIEW_MAX`], oldest first, with the
-    /// times between that are left out.
+    /// times between that are left out. What is cut says so.
     #[must_use]
-    pub fn preview(&self, after: Timestamp, slots_max: usize) -> Vec<Preview> {
+    pub fn preview(&self, after: Timestamp, slots_max: usize) -> Outlook {
         let mut left = slots_max.min(PREVIEW_MAX);
         let mut left_out_left = PREVIEW_MAX;
         let mut work = WORK_MAX;
-        let mut out = Vec::new();
+        let mut outlook = Outlook::default();
         let mut after = self.spec.floor(after);
         let end = self.spec.draft().end_time;
         while left > 0
-            && work > 0
             && let Some(Candidate { at, verdict }) = self.spec.candidate(after)
             && end.is_none_or(|end| seconds(at) <= end)
         {
+            if work == 0 {
+                outlook.stopped = Some(seconds(after));
+                break;
+            }
             after = at;
             work -= 1;
             let left_out = self.left_out(at, verdict);
             if left_out.is_none() {
                 left -= 1;
             } else if left_out_left == 0 {
+                outlook.unlisted += 1;
                 continue;
             } else {
                 left_out_left -= 1;
@@ -67,9 +82,9 @@ impl Schedule {
             let nominal = seconds(at);
             // What does not fire has no jitter either.
             let due = if left_out.is_none() { self.due(nominal) } else { nominal };
-            out.push(Preview { nominal, due, local: self.spec.local(nominal), left_out });
+            outlook.times.push(Preview { nominal, due, local: self.spec.local(nominal), left_out });
         }
-        out
+        outlook
     }
 
     fn left_out(&self, at: i64, verdict: Verdict) -> Option<LeftOut> {

@@ -64,7 +64,7 @@ impl Core {
     }
 
     /// The definition of what a schedule starts, or why there is none.
-    async fn definition_to_start(&self, plan: &Plan) -> Result<Result<Arc<Definition>, Arc<str>>, Error> {
+    pub(super) async fn definition_to_start(&self, plan: &Plan) -> Result<Result<Arc<Definition>, Arc<str>>, Error> {
         match self.definition_for(&plan.start.workflow, plan.start.version.as_ref()).await {
             Ok(definition) => Ok(Ok(definition)),
             Err(error @ (Error::DefinitionNotFound { .. } | Error::Internal)) => {

@@ -8,7 +8,7 @@ use super::{
 use crate::domain::definition::Definition;
 use crate::domain::schedule::{
     BACKFILLS_MAX, BackfillError, Decision, Entry, Outcome, Overlap, PauseReason, Schedule, ScheduleUid, SkipReason,
-    State, Trigger,
+    State, Trigger, code,
 };
 use crate::domain::{Rejection, RequestKey, Timestamp, Uid};
 use crate::engine::{Core, Engine, call::Error};
@@ -16,7 +16,7 @@ use crate::store::{
     self, FindSchedule, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, SlotCounts, SlotName,
     SlotOutcome, SlotRow,
 };
-use crate::wire::schedule::{Setting, Settings, Start};
+use crate::wire::schedule::{Setting, Settings, Start, Update};
 use crate::wire::{Invalid, Violations};
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
@@ -40,7 +40,7 @@ pub struct NewSchedule {
 }
 
 /// Makes of what is set, as it is stored, what is to be set; or tells what is wrong with that.
-pub type Patch = Arc<dyn Fn(&str) -> Result<Settings, Invalid> + Send + Sync>;
+pub type Patch = Arc<dyn Fn(&str) -> Result<Update, Invalid> + Send + Sync>;
 
 /// The etag that a schedule must have; none for any.
 pub type Etag = Option<Arc<str>>;
@@ -300,7 +300,7 @@ impl Core {
         let Settings { text, setting } = new.settings;
         let plan = plan(uid, setting);
         let definition = self.definition_for(&plan.start.workflow, plan.start.version.as_ref()).await?;
-        judge(&new.id, &plan, &definition, now)?;
+        judge(&new.id, &plan, true, Some(&definition), now)?;
         let mut state = State::new(now);
         if let Some(note) = new.paused {
             state.pause(PauseReason::Asked { note }, now);
@@ -429,24 +429,35 @@ impl Core {
 
     async fn decide_update(&self, looked: &mut Looked, patch: &Patch, now: Timestamp) -> Result<Decision, Error> {
         let row = &mut looked.record.row;
-        let Settings { text, setting } = patch(&row.settings)?;
-        let plan = plan(row.uid, setting);
-        let definition = self.definition_for(&plan.start.workflow, plan.start.version.as_ref()).await?;
-        judge(&row.id, &plan, &definition, now)?;
-        row.settings = text;
-        row.workflow = plan.start.workflow.clone();
-        row.invalid = None;
-        looked.definition = Ok(definition);
-        let old = std::mem::replace(&mut looked.record.plan, Ok(plan));
-        let situation = looked.situation(now);
-        let new = &looked.plan()?.schedule;
-        let mut state = looked.record.progress.state.clone();
-        Ok(match old {
-            Ok(old) => old.schedule.replace(&state, new, &situation),
-            Err(_) => {
-                state.cursor = state.cursor.max(now);
-                new.decide(&state, &situation)
+        let Update { text, setting, workflow, is_spec_new, is_start_new } = patch(&row.settings)?;
+        let plan = setting.map(|setting| plan(row.uid, setting));
+        looked.definition = match &plan {
+            Ok(plan) if is_start_new => {
+                Ok(self.definition_for(&plan.start.workflow, plan.start.version.as_ref()).await?)
             }
+            Ok(plan) => self.definition_to_start(plan).await?,
+            Err(why) => Err(why.clone()),
+        };
+        if let Ok(plan) = &plan {
+            let definition = looked.definition.as_ref().ok().filter(|_| is_start_new);
+            judge(&row.id, plan, is_spec_new, definition.map(|definition| &**definition), now)?;
+            // An update of other fields is no reason to think that what could not be started can be now.
+            if is_start_new || looked.record.plan.is_err() {
+                row.invalid = None;
+            }
+        }
+        row.settings = text;
+        row.workflow = workflow;
+        let old = std::mem::replace(&mut looked.record.plan, plan);
+        let situation = looked.situation(now);
+        let mut state = looked.record.progress.state.clone();
+        Ok(match (old, &looked.record.plan) {
+            (Ok(old), Ok(new)) => old.schedule.replace(&state, &new.schedule, &situation),
+            (Err(_), Ok(new)) => {
+                state.cursor = state.cursor.max(now);
+                new.schedule.decide(&state, &situation)
+            }
+            (_, Err(_)) => decide(looked, now),
         })
     }
 }
@@ -480,19 +491,29 @@ fn plan(uid: Uuid, setting: Setting) -> Plan {
     Plan { schedule: Schedule { uid: ScheduleUid(uid), spec, policies }, start }
 }
 
-/// Judges what only the time and the definition tell.
-fn judge(id: &str, plan: &Plan, definition: &Definition, now: Timestamp) -> Result<(), Invalid> {
+/// Judges what only the time and the definition tell: the spec, if it is new, and the start, if there is a definition that is new to
+/// it.
+fn judge(
+    id: &str,
+    plan: &Plan,
+    is_spec_new: bool,
+    definition: Option<&Definition>,
+    now: Timestamp,
+) -> Result<(), Invalid> {
     let mut violations = Violations::new();
-    if let Err(fault) = plan.schedule.spec.fires_after(now) {
-        violations.add(format!("spec.{}", fault.path).trim_end_matches('.'), fault.message);
+    let spec = &plan.schedule.spec;
+    if let (true, Err(fault)) = (is_spec_new, spec.fires_after(now)) {
+        violations.within("spec", |v| v.faults(&[fault]));
     }
-    let first = plan.schedule.spec.next(now).unwrap_or(now);
-    let Start { workflow, input, .. } = &plan.start;
-    let judged = slot_input(input, id, first, first).and_then(|input| {
-        fits(definition, input)
-            .map_err(|why| format!("does not fit the input of {workflow}@{}: {why}", definition.version))
-    });
-    violations.take("start.input", judged);
+    if let Some(definition) = definition {
+        let first = spec.next(now).unwrap_or(now);
+        let Start { workflow, input, .. } = &plan.start;
+        let judged = slot_input(input, id, first, first).and_then(|input| {
+            fits(definition, input)
+                .map_err(|why| format!("does not fit the input of {workflow}@{}: {why}", definition.version))
+        });
+        violations.take_coded("start.input", code::INPUT_INVALID, judged);
+    }
     violations.finish(Some(()))
 }
 

@@ -55,7 +55,10 @@ impl Scalar for Span {
     }
 }
 
-/// The codec of a [`FieldMask`]: its paths in lowerCamelCase, with commas between; read in snake_case, too.
+/// The codec of a [`FieldMask`]: its paths with commas between, written in lowerCamelCase.
+///
+/// They are read as they stand, so that a refusal can name what the caller wrote, and a path may end with the key of a map.
+/// Who looks for the fields takes both their names.
 #[derive(Debug)]
 pub struct Mask;
 
@@ -66,24 +69,13 @@ impl Scalar for Mask {
 
     fn text(text: &str) -> Result<FieldMask, String> {
         let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
-        Ok(FieldMask { paths: paths.map(snake_case).collect() })
+        Ok(FieldMask { paths: paths.map(str::to_owned).collect() })
     }
 
     fn print(value: &FieldMask, writer: &mut Writer) {
         let paths: Vec<String> = value.paths.iter().map(|path| camel_case(path)).collect();
         writer.string(&paths.join(","));
     }
-}
-
-fn snake_case(path: &str) -> String {
-    let mut out = String::with_capacity(path.len() + 4);
-    for character in path.chars() {
-        if character.is_ascii_uppercase() {
-            out.push('_');
-        }
-        out.push(character.to_ascii_lowercase());
-    }
-    out
 }
 
 fn camel_case(path: &str) -> String {
@@ -273,5 +265,16 @@ mod tests {
         assert!(hint("90").ends_with("write \"90s\""));
         assert!(hint("soon").ends_with("not \"soon\""));
         assert!(hint("").ends_with("not \"\""));
+    }
+
+    #[test]
+    fn a_mask_is_read_as_it_stands() {
+        let paths = |text: &str| Mask::text(text).unwrap().paths;
+        assert_eq!(
+            paths("Description, spec.startTime,,spec.end_time"),
+            ["Description", "spec.startTime", "spec.end_time"]
+        );
+        assert_eq!(paths("start.labels.teamA"), ["start.labels.teamA"]);
+        assert!(paths("").is_empty());
     }
 }

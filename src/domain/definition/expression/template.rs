@@ -216,7 +216,7 @@ impl<'n> TemplateCompiler<'_, '_, 'n> {
                 let mut parts = Vec::with_capacity(entries.len());
                 for entry in entries {
                     names.push(self.name(node, &entry.key, path));
-                    parts.push(self.part(&entry.node, &format!("{path}.{}", entry.key)));
+                    parts.push(self.part(&entry.node, &member(path, &entry.key)));
                 }
                 let whole = constant(&parts, |parts| {
                     let members = names.iter().zip(parts).map(|(name, part)| {
@@ -416,4 +416,9 @@ impl PartialEq for Template {
     fn eq(&self, other: &Self) -> bool {
         self.source.to_json() == other.source.to_json()
     }
+}
+/// The path of a member: `.name`, or `["a.b"]` where the name would read as something else.
+fn member(path: &str, key: &str) -> String {
+    let is_plain = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if is_plain { format!("{path}.{key}") } else { format!("{path}[{key:?}]") }
 }

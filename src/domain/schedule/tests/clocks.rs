@@ -315,13 +315,13 @@ fn years_1970_to_2100_have_their_clocks_and_none_beyond_fires() {
 #[test]
 fn a_preview_tells_what_the_clocks_leave_out() {
     let gap = schedule(&Draft { missing: Some(Missing::Skip), ..cron("30 2 * * *", "America/New_York") });
-    let preview = gap.preview(at("2026-03-07T12:00:00Z"), 1);
+    let preview = gap.preview(at("2026-03-07T12:00:00Z"), 1).times;
     assert_eq!(preview.len(), 2);
     assert_eq!(preview[0].left_out, Some(LeftOut::Missing("2026-03-08T02:30:00".to_owned())));
     assert_eq!(preview[0].local, "2026-03-08T03:00:00-04:00");
     assert_eq!((preview[1].local.as_str(), &preview[1].left_out), ("2026-03-09T02:30:00-04:00", &None));
     let fold = schedule(&cron("30 1 * * *", "America/New_York"));
-    let preview = fold.preview(at("2026-11-01T00:00:00Z"), 2);
+    let preview = fold.preview(at("2026-11-01T00:00:00Z"), 2).times;
     let lines: Vec<_> = preview.iter().map(|line| (line.local.as_str(), line.left_out.clone())).collect();
     assert_eq!(
         lines,

@@ -21,7 +21,7 @@ fn faults_of(expression: &str) -> Vec<(u32, String, String)> {
     faults(&cron(expression, "UTC"))
         .into_iter()
         .map(|fault| {
-            assert_eq!((fault.path.as_str(), fault.line), ("crons[0]", 1), "{expression}");
+            assert_eq!((fault.path.as_str(), fault.line), ("crons[0]", 0), "{expression}");
             (fault.column, fault.message, fault.hint)
         })
         .collect()

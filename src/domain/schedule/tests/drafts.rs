@@ -1,15 +1,15 @@
 //! What a draft may say: calendars, intervals, exclusions, zones and bounds, and how its faults are told.
 
 use super::*;
-use crate::domain::schedule::{Date, DateRange, Exclusions, JITTER_MAX, LeftOut, SOURCES_MAX, Upcoming};
+use crate::domain::schedule::{DateRange, Exclusions, JITTER_MAX, LeftOut, SOURCES_MAX, Upcoming};
 
 /// Path and code of each fault.
 fn refused(draft: &Draft) -> Vec<(String, &'static str)> {
     faults(draft).into_iter().map(|fault| (fault.path, fault.code)).collect()
 }
 
-fn date(year: i32, month: u32, day: u32) -> Date {
-    Date { year, month, day }
+fn dates(first: &str, last: Option<&str>) -> DateRange {
+    DateRange { first: first.to_owned(), last: last.map(str::to_owned) }
 }
 
 #[test]
@@ -64,13 +64,17 @@ fn all_faults_of_a_draft_are_told_at_once() {
             Calendar { months: vec![Range { first: 5, last: 3, step: 1 }], ..Calendar::default() },
             Calendar { years: one(1969), minutes: vec![Range { first: 0, last: 59, step: 0 }], ..Calendar::default() },
             Calendar { days: vec![Range { first: -1, last: 5, step: 1 }], ..Calendar::default() },
+            Calendar { seconds: vec![Range { first: 0, last: 59, step: -1 }], ..Calendar::default() },
         ],
         exclusions: Exclusions {
             crons: vec!["x * * * *".to_owned()],
             calendars: vec![Calendar { weekdays: one(8), ..Calendar::default() }],
             dates: vec![
-                DateRange { first: date(2026, 2, 29), last: date(2026, 3, 1) },
-                DateRange { first: date(2026, 3, 2), last: date(2026, 3, 1) },
+                dates("2026-02-29", Some("2026-13-01")),
+                dates("2026-03-02", Some("2026-03-01")),
+                dates("24.12.2026", None),
+                dates("", Some("2101-01-01")),
+                dates("2026-1-1", Some("")),
             ],
         },
         timezone: "Nowhere".to_owned(),
@@ -89,13 +93,20 @@ fn all_faults_of_a_draft_are_told_at_once() {
         ("calendars[3].years[0]", "OUT_OF_RANGE"),
         ("calendars[3].minutes[0]", "OUT_OF_RANGE"),
         ("calendars[4].days[0]", "OUT_OF_RANGE"),
+        ("calendars[5].seconds[0]", "OUT_OF_RANGE"),
         ("intervals[0].every", "OUT_OF_RANGE"),
         ("intervals[1].offset", "OUT_OF_RANGE"),
         ("intervals[2].every", "OUT_OF_RANGE"),
         ("exclusions.crons[0]", "CRON_INVALID"),
         ("exclusions.calendars[0].weekdays[0]", "OUT_OF_RANGE"),
-        ("exclusions.dates[0].first", "DATE_INVALID"),
+        ("exclusions.dates[0].first_date", "DATE_INVALID"),
+        ("exclusions.dates[0].last_date", "DATE_INVALID"),
         ("exclusions.dates[1]", "DATE_INVALID"),
+        ("exclusions.dates[2].first_date", "DATE_INVALID"),
+        ("exclusions.dates[3].first_date", "FIELD_REQUIRED"),
+        ("exclusions.dates[3].last_date", "DATE_INVALID"),
+        ("exclusions.dates[4].first_date", "DATE_INVALID"),
+        ("exclusions.dates[4].last_date", "FIELD_REQUIRED"),
         ("timezone", "TIMEZONE_INVALID"),
         ("end_time", "NEVER_FIRES"),
         ("jitter", "OUT_OF_RANGE"),
@@ -175,13 +186,14 @@ fn exclusions_leave_out_days_times_and_spans_of_dates() {
     let exclusions = Exclusions {
         crons: vec!["* 0-5 * * *".to_owned()],
         calendars: vec![Calendar { weekdays: one(0), ..Calendar::default() }],
-        dates: vec![DateRange { first: date(2026, 12, 24), last: date(2026, 12, 26) }],
+        dates: vec![dates("2026-12-24", Some("2026-12-26"))],
     };
     let draft = Draft { exclusions, ..cron("30 4-6 * * *", "Europe/Berlin") };
     let expected = ["2026-12-22T05:30:00Z", "2026-12-23T05:30:00Z", "2026-12-28T05:30:00Z"];
     assert_eq!(slots(&spec(&draft), "2026-12-21T12:00:00Z", 3), expected);
     let preview = schedule(&draft).preview(at("2026-12-23T12:00:00Z"), 1);
     let reasons: Vec<_> = preview
+        .times
         .iter()
         .map(|line| match &line.left_out {
             Some(LeftOut::Excluded(path)) => path.as_str(),
@@ -269,12 +281,23 @@ fn jitter_moves_the_start_within_its_bounds_and_never_the_slot() {
 }
 
 #[test]
-fn a_preview_is_bounded() {
-    let minutely = schedule(&cron("* * * * *", "UTC"));
-    assert_eq!(minutely.preview(at("2026-01-01T00:00:00Z"), usize::MAX).len(), 1_000);
-    let ends = schedule(&Draft { end_time: Some(at("2026-01-01T00:02:00Z")), ..cron("* * * * *", "UTC") });
-    assert_eq!(ends.preview(at("2026-01-01T00:00:00Z"), 10).len(), 2);
-    let nothing = Exclusions { crons: vec!["* * * * *".to_owned()], ..Exclusions::default() };
-    let none = schedule(&Draft { exclusions: nothing, ..cron("* * * * *", "UTC") });
-    assert_eq!(none.preview(at("2026-01-01T00:00:00Z"), 10).len(), 1_000);
+fn a_preview_is_bounded_and_says_what_it_does_not_tell() {
+    // How many times are told, how many more are left out, and where the look stopped.
+    let look = |draft: &Draft, slots_max| {
+        let outlook = schedule(draft).preview(at("2026-01-01T00:00:00Z"), slots_max);
+        (outlook.times.len(), outlook.unlisted, outlook.stopped.map(utc))
+    };
+    let minutely = cron("* * * * *", "UTC");
+    assert_eq!(look(&minutely, usize::MAX), (1_000, 0, None));
+    let ends = Draft { end_time: Some(at("2026-01-01T00:02:00Z")), ..minutely.clone() };
+    assert_eq!(look(&ends, 10), (2, 0, None));
+    let without = |excluded: &str| Draft {
+        exclusions: Exclusions { crons: vec![excluded.to_owned()], ..Exclusions::default() },
+        ..minutely.clone()
+    };
+    // January 1st has 1,440 minutes.
+    assert_eq!(look(&without("* * 1 1 *"), 10), (1_010, 439, None));
+    assert_eq!(look(&without("* * * 1 *"), 10), (1_000, 19_000, Some("2026-01-14T21:20:00Z".to_owned())));
+    let ends = Draft { end_time: Some(at("2026-01-14T21:20:00Z")), ..without("* * * * *") };
+    assert_eq!(look(&ends, 10), (1_000, 19_000, None), "there is nothing after it");
 }

@@ -35,7 +35,7 @@ const (
 	// Nothing starts by itself until it is resumed. Triggers and backfills go on.
 	Schedule_STATE_PAUSED Schedule_State = 2
 	// Its spec or what it starts cannot be used, or the newest start failed; `invalid_reason` says why. It goes on by itself once
-	// a start succeeds, and is judged anew when it is updated or resumed.
+	// a start succeeds, and is judged anew when what it starts, or a spec that cannot be used, is changed, or it is resumed.
 	Schedule_STATE_INVALID Schedule_State = 3
 	// No slot is left: its end time has passed, or it has reached `max_actions`.
 	Schedule_STATE_COMPLETED Schedule_State = 4
@@ -224,7 +224,8 @@ const (
 	Slot_OUTCOME_SUPERSEDED Slot_Outcome = 4
 	// It was skipped: the schedule was paused.
 	Slot_OUTCOME_PAUSED Slot_Outcome = 5
-	// It was skipped: the schedule's times were changed, or it was deleted, before it could start.
+	// It was skipped: the schedule's times were changed, or it was deleted, before it could start; or it waited, and
+	// `max_actions` was lowered to what had started already.
 	Slot_OUTCOME_REPLACED Slot_Outcome = 6
 	// It was later than the catch-up window.
 	Slot_OUTCOME_MISSED Slot_Outcome = 7

@@ -416,8 +416,11 @@ type UpdateScheduleRequest struct {
 	// Required. The new values; what the mask does not name, and what is output only, is not looked at.
 	Schedule *Schedule `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	// What to change: `spec`, `start`, `policies`, `description`, or fields of the first three, such as `spec.timezone` or
-	// `start.input`; a field that is named and not set gets its default. `*` is all of them. Default: those of the four that are
-	// set.
+	// `start.input`; also one kind of exclusions, such as `spec.exclusions.dates`, and one label, `start.labels.KEY`. A field that is
+	// named and not set gets its default; a label goes away. `*` is all of them. Default: those of the four that are set.
+	//
+	// What does not differ from before is not judged again: a schedule that is past its end, or whose workflow is gone, can be
+	// described anew.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// Etag that it must have. Default: any.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
@@ -1133,7 +1136,7 @@ type PreviewScheduleRequest struct {
 	Spec *ScheduleSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// After which instant. Default: now.
 	AfterTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=after_time,json=afterTime,proto3" json:"after_time,omitempty"`
-	// Most slots: 1 to 1,000; 0 is 10, more is treated as 1,000. Times that are left out are told beside them.
+	// Most slots: 1 to 1,000; 0 is 10, more is treated as 1,000. Times that are left out are told beside them, at most 1,000.
 	MaxSlots      int32 `protobuf:"varint,4,opt,name=max_slots,json=maxSlots,proto3" json:"max_slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1200,8 +1203,14 @@ func (x *PreviewScheduleRequest) GetMaxSlots() int32 {
 // Response to [PreviewSchedule][orbit.schedule.v1.ScheduleService.PreviewSchedule].
 type PreviewScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The times in order. Fewer slots than were asked for if no more are left.
-	Slots         []*PlannedSlot `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
+	// The times in order. Fewer slots than were asked for if no more are left, or at `stop_time`.
+	Slots []*PlannedSlot `protobuf:"bytes,1,rep,name=slots,proto3" json:"slots,omitempty"`
+	// How many more times are left out than `slots` tells, which has at most 1,000 of them. They stand before its last slot, or
+	// before `stop_time`.
+	UnlistedCount int32 `protobuf:"varint,2,opt,name=unlisted_count,json=unlistedCount,proto3" json:"unlisted_count,omitempty"`
+	// Where the look stopped because it had met 20,000 times: others may come later, and a preview after this time looks for
+	// them. Absent if it has as many slots as were asked for, or all that are left.
+	StopTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=stop_time,json=stopTime,proto3" json:"stop_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1239,6 +1248,20 @@ func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
 func (x *PreviewScheduleResponse) GetSlots() []*PlannedSlot {
 	if x != nil {
 		return x.Slots
+	}
+	return nil
+}
+
+func (x *PreviewScheduleResponse) GetUnlistedCount() int32 {
+	if x != nil {
+		return x.UnlistedCount
+	}
+	return 0
+}
+
+func (x *PreviewScheduleResponse) GetStopTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StopTime
 	}
 	return nil
 }
@@ -1467,9 +1490,11 @@ const file_orbit_schedule_v1_schedule_service_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x1f.orbit.schedule.v1.ScheduleSpecR\x04spec\x129\n" +
 	"\n" +
 	"after_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tafterTime\x12\x1b\n" +
-	"\tmax_slots\x18\x04 \x01(\x05R\bmaxSlots\"O\n" +
+	"\tmax_slots\x18\x04 \x01(\x05R\bmaxSlots\"\xaf\x01\n" +
 	"\x17PreviewScheduleResponse\x124\n" +
-	"\x05slots\x18\x01 \x03(\v2\x1e.orbit.schedule.v1.PlannedSlotR\x05slots\"\xab\x01\n" +
+	"\x05slots\x18\x01 \x03(\v2\x1e.orbit.schedule.v1.PlannedSlotR\x05slots\x12%\n" +
+	"\x0eunlisted_count\x18\x02 \x01(\x05R\runlistedCount\x127\n" +
+	"\tstop_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bstopTime\"\xab\x01\n" +
 	"\x10ListSlotsRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x129\n" +
@@ -1563,35 +1588,36 @@ var file_orbit_schedule_v1_schedule_service_proto_depIdxs = []int32{
 	22, // 17: orbit.schedule.v1.PreviewScheduleRequest.spec:type_name -> orbit.schedule.v1.ScheduleSpec
 	30, // 18: orbit.schedule.v1.PreviewScheduleRequest.after_time:type_name -> google.protobuf.Timestamp
 	31, // 19: orbit.schedule.v1.PreviewScheduleResponse.slots:type_name -> orbit.schedule.v1.PlannedSlot
-	32, // 20: orbit.schedule.v1.ListSlotsRequest.outcome:type_name -> orbit.schedule.v1.Slot.Outcome
-	29, // 21: orbit.schedule.v1.ListSlotsResponse.slots:type_name -> orbit.schedule.v1.Slot
-	0,  // 22: orbit.schedule.v1.ScheduleService.CreateSchedule:input_type -> orbit.schedule.v1.CreateScheduleRequest
-	2,  // 23: orbit.schedule.v1.ScheduleService.GetSchedule:input_type -> orbit.schedule.v1.GetScheduleRequest
-	4,  // 24: orbit.schedule.v1.ScheduleService.ListSchedules:input_type -> orbit.schedule.v1.ListSchedulesRequest
-	6,  // 25: orbit.schedule.v1.ScheduleService.UpdateSchedule:input_type -> orbit.schedule.v1.UpdateScheduleRequest
-	8,  // 26: orbit.schedule.v1.ScheduleService.DeleteSchedule:input_type -> orbit.schedule.v1.DeleteScheduleRequest
-	10, // 27: orbit.schedule.v1.ScheduleService.PauseSchedule:input_type -> orbit.schedule.v1.PauseScheduleRequest
-	12, // 28: orbit.schedule.v1.ScheduleService.ResumeSchedule:input_type -> orbit.schedule.v1.ResumeScheduleRequest
-	14, // 29: orbit.schedule.v1.ScheduleService.TriggerSchedule:input_type -> orbit.schedule.v1.TriggerScheduleRequest
-	16, // 30: orbit.schedule.v1.ScheduleService.BackfillSchedule:input_type -> orbit.schedule.v1.BackfillScheduleRequest
-	18, // 31: orbit.schedule.v1.ScheduleService.PreviewSchedule:input_type -> orbit.schedule.v1.PreviewScheduleRequest
-	20, // 32: orbit.schedule.v1.ScheduleService.ListSlots:input_type -> orbit.schedule.v1.ListSlotsRequest
-	1,  // 33: orbit.schedule.v1.ScheduleService.CreateSchedule:output_type -> orbit.schedule.v1.CreateScheduleResponse
-	3,  // 34: orbit.schedule.v1.ScheduleService.GetSchedule:output_type -> orbit.schedule.v1.GetScheduleResponse
-	5,  // 35: orbit.schedule.v1.ScheduleService.ListSchedules:output_type -> orbit.schedule.v1.ListSchedulesResponse
-	7,  // 36: orbit.schedule.v1.ScheduleService.UpdateSchedule:output_type -> orbit.schedule.v1.UpdateScheduleResponse
-	9,  // 37: orbit.schedule.v1.ScheduleService.DeleteSchedule:output_type -> orbit.schedule.v1.DeleteScheduleResponse
-	11, // 38: orbit.schedule.v1.ScheduleService.PauseSchedule:output_type -> orbit.schedule.v1.PauseScheduleResponse
-	13, // 39: orbit.schedule.v1.ScheduleService.ResumeSchedule:output_type -> orbit.schedule.v1.ResumeScheduleResponse
-	15, // 40: orbit.schedule.v1.ScheduleService.TriggerSchedule:output_type -> orbit.schedule.v1.TriggerScheduleResponse
-	17, // 41: orbit.schedule.v1.ScheduleService.BackfillSchedule:output_type -> orbit.schedule.v1.BackfillScheduleResponse
-	19, // 42: orbit.schedule.v1.ScheduleService.PreviewSchedule:output_type -> orbit.schedule.v1.PreviewScheduleResponse
-	21, // 43: orbit.schedule.v1.ScheduleService.ListSlots:output_type -> orbit.schedule.v1.ListSlotsResponse
-	33, // [33:44] is the sub-list for method output_type
-	22, // [22:33] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	30, // 20: orbit.schedule.v1.PreviewScheduleResponse.stop_time:type_name -> google.protobuf.Timestamp
+	32, // 21: orbit.schedule.v1.ListSlotsRequest.outcome:type_name -> orbit.schedule.v1.Slot.Outcome
+	29, // 22: orbit.schedule.v1.ListSlotsResponse.slots:type_name -> orbit.schedule.v1.Slot
+	0,  // 23: orbit.schedule.v1.ScheduleService.CreateSchedule:input_type -> orbit.schedule.v1.CreateScheduleRequest
+	2,  // 24: orbit.schedule.v1.ScheduleService.GetSchedule:input_type -> orbit.schedule.v1.GetScheduleRequest
+	4,  // 25: orbit.schedule.v1.ScheduleService.ListSchedules:input_type -> orbit.schedule.v1.ListSchedulesRequest
+	6,  // 26: orbit.schedule.v1.ScheduleService.UpdateSchedule:input_type -> orbit.schedule.v1.UpdateScheduleRequest
+	8,  // 27: orbit.schedule.v1.ScheduleService.DeleteSchedule:input_type -> orbit.schedule.v1.DeleteScheduleRequest
+	10, // 28: orbit.schedule.v1.ScheduleService.PauseSchedule:input_type -> orbit.schedule.v1.PauseScheduleRequest
+	12, // 29: orbit.schedule.v1.ScheduleService.ResumeSchedule:input_type -> orbit.schedule.v1.ResumeScheduleRequest
+	14, // 30: orbit.schedule.v1.ScheduleService.TriggerSchedule:input_type -> orbit.schedule.v1.TriggerScheduleRequest
+	16, // 31: orbit.schedule.v1.ScheduleService.BackfillSchedule:input_type -> orbit.schedule.v1.BackfillScheduleRequest
+	18, // 32: orbit.schedule.v1.ScheduleService.PreviewSchedule:input_type -> orbit.schedule.v1.PreviewScheduleRequest
+	20, // 33: orbit.schedule.v1.ScheduleService.ListSlots:input_type -> orbit.schedule.v1.ListSlotsRequest
+	1,  // 34: orbit.schedule.v1.ScheduleService.CreateSchedule:output_type -> orbit.schedule.v1.CreateScheduleResponse
+	3,  // 35: orbit.schedule.v1.ScheduleService.GetSchedule:output_type -> orbit.schedule.v1.GetScheduleResponse
+	5,  // 36: orbit.schedule.v1.ScheduleService.ListSchedules:output_type -> orbit.schedule.v1.ListSchedulesResponse
+	7,  // 37: orbit.schedule.v1.ScheduleService.UpdateSchedule:output_type -> orbit.schedule.v1.UpdateScheduleResponse
+	9,  // 38: orbit.schedule.v1.ScheduleService.DeleteSchedule:output_type -> orbit.schedule.v1.DeleteScheduleResponse
+	11, // 39: orbit.schedule.v1.ScheduleService.PauseSchedule:output_type -> orbit.schedule.v1.PauseScheduleResponse
+	13, // 40: orbit.schedule.v1.ScheduleService.ResumeSchedule:output_type -> orbit.schedule.v1.ResumeScheduleResponse
+	15, // 41: orbit.schedule.v1.ScheduleService.TriggerSchedule:output_type -> orbit.schedule.v1.TriggerScheduleResponse
+	17, // 42: orbit.schedule.v1.ScheduleService.BackfillSchedule:output_type -> orbit.schedule.v1.BackfillScheduleResponse
+	19, // 43: orbit.schedule.v1.ScheduleService.PreviewSchedule:output_type -> orbit.schedule.v1.PreviewScheduleResponse
+	21, // 44: orbit.schedule.v1.ScheduleService.ListSlots:output_type -> orbit.schedule.v1.ListSlotsResponse
+	34, // [34:45] is the sub-list for method output_type
+	23, // [23:34] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_orbit_schedule_v1_schedule_service_proto_init() }

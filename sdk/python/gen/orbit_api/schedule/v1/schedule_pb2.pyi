@@ -47,7 +47,7 @@ class Schedule(google.protobuf.message.Message):
         """Nothing starts by itself until it is resumed. Triggers and backfills go on."""
         STATE_INVALID: Schedule._State.ValueType  # 3
         """Its spec or what it starts cannot be used, or the newest start failed; `invalid_reason` says why. It goes on by itself once
-        a start succeeds, and is judged anew when it is updated or resumed.
+        a start succeeds, and is judged anew when what it starts, or a spec that cannot be used, is changed, or it is resumed.
         """
         STATE_COMPLETED: Schedule._State.ValueType  # 4
         """No slot is left: its end time has passed, or it has reached `max_actions`."""
@@ -63,7 +63,7 @@ class Schedule(google.protobuf.message.Message):
     """Nothing starts by itself until it is resumed. Triggers and backfills go on."""
     STATE_INVALID: Schedule.State.ValueType  # 3
     """Its spec or what it starts cannot be used, or the newest start failed; `invalid_reason` says why. It goes on by itself once
-    a start succeeds, and is judged anew when it is updated or resumed.
+    a start succeeds, and is judged anew when what it starts, or a spec that cannot be used, is changed, or it is resumed.
     """
     STATE_COMPLETED: Schedule.State.ValueType  # 4
     """No slot is left: its end time has passed, or it has reached `max_actions`."""
@@ -444,7 +444,9 @@ class Slot(google.protobuf.message.Message):
         OUTCOME_PAUSED: Slot._Outcome.ValueType  # 5
         """It was skipped: the schedule was paused."""
         OUTCOME_REPLACED: Slot._Outcome.ValueType  # 6
-        """It was skipped: the schedule's times were changed, or it was deleted, before it could start."""
+        """It was skipped: the schedule's times were changed, or it was deleted, before it could start; or it waited, and
+        `max_actions` was lowered to what had started already.
+        """
         OUTCOME_MISSED: Slot._Outcome.ValueType  # 7
         """It was later than the catch-up window."""
         OUTCOME_FAILED: Slot._Outcome.ValueType  # 8
@@ -466,7 +468,9 @@ class Slot(google.protobuf.message.Message):
     OUTCOME_PAUSED: Slot.Outcome.ValueType  # 5
     """It was skipped: the schedule was paused."""
     OUTCOME_REPLACED: Slot.Outcome.ValueType  # 6
-    """It was skipped: the schedule's times were changed, or it was deleted, before it could start."""
+    """It was skipped: the schedule's times were changed, or it was deleted, before it could start; or it waited, and
+    `max_actions` was lowered to what had started already.
+    """
     OUTCOME_MISSED: Slot.Outcome.ValueType  # 7
     """It was later than the catch-up window."""
     OUTCOME_FAILED: Slot.Outcome.ValueType  # 8

@@ -217,8 +217,11 @@ class UpdateScheduleRequest(google.protobuf.message.Message):
     @property
     def update_mask(self) -> google.protobuf.field_mask_pb2.FieldMask:
         """What to change: `spec`, `start`, `policies`, `description`, or fields of the first three, such as `spec.timezone` or
-        `start.input`; a field that is named and not set gets its default. `*` is all of them. Default: those of the four that are
-        set.
+        `start.input`; also one kind of exclusions, such as `spec.exclusions.dates`, and one label, `start.labels.KEY`. A field that is
+        named and not set gets its default; a label goes away. `*` is all of them. Default: those of the four that are set.
+
+        What does not differ from before is not judged again: a schedule that is past its end, or whose workflow is gone, can be
+        described anew.
         """
 
     def __init__(
@@ -520,7 +523,7 @@ class PreviewScheduleRequest(google.protobuf.message.Message):
     id: builtins.str
     """Id of the schedule; either this or `spec`."""
     max_slots: builtins.int
-    """Most slots: 1 to 1,000; 0 is 10, more is treated as 1,000. Times that are left out are told beside them."""
+    """Most slots: 1 to 1,000; 0 is 10, more is treated as 1,000. Times that are left out are told beside them, at most 1,000."""
     @property
     def spec(self) -> orbit_api.schedule.v1.spec_pb2.ScheduleSpec:
         """A spec that is not stored."""
@@ -549,16 +552,31 @@ class PreviewScheduleResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SLOTS_FIELD_NUMBER: builtins.int
+    UNLISTED_COUNT_FIELD_NUMBER: builtins.int
+    STOP_TIME_FIELD_NUMBER: builtins.int
+    unlisted_count: builtins.int
+    """How many more times are left out than `slots` tells, which has at most 1,000 of them. They stand before its last slot, or
+    before `stop_time`.
+    """
     @property
     def slots(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[orbit_api.schedule.v1.schedule_pb2.PlannedSlot]:
-        """The times in order. Fewer slots than were asked for if no more are left."""
+        """The times in order. Fewer slots than were asked for if no more are left, or at `stop_time`."""
+
+    @property
+    def stop_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Where the look stopped because it had met 20,000 times: others may come later, and a preview after this time looks for
+        them. Absent if it has as many slots as were asked for, or all that are left.
+        """
 
     def __init__(
         self,
         *,
         slots: collections.abc.Iterable[orbit_api.schedule.v1.schedule_pb2.PlannedSlot] | None = ...,
+        unlisted_count: builtins.int = ...,
+        stop_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["slots", b"slots"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["stop_time", b"stop_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["slots", b"slots", "stop_time", b"stop_time", "unlisted_count", b"unlisted_count"]) -> None: ...
 
 Global___PreviewScheduleResponse: typing_extensions.TypeAlias = PreviewScheduleResponse
 

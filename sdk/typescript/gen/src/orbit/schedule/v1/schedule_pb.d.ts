@@ -198,7 +198,7 @@ export enum Schedule_State {
 
   /**
    * Its spec or what it starts cannot be used, or the newest start failed; `invalid_reason` says why. It goes on by itself once
-   * a start succeeds, and is judged anew when it is updated or resumed.
+   * a start succeeds, and is judged anew when what it starts, or a spec that cannot be used, is changed, or it is resumed.
    *
    * @generated from enum value: STATE_INVALID = 3;
    */
@@ -636,7 +636,8 @@ export enum Slot_Outcome {
   PAUSED = 5,
 
   /**
-   * It was skipped: the schedule's times were changed, or it was deleted, before it could start.
+   * It was skipped: the schedule's times were changed, or it was deleted, before it could start; or it waited, and
+   * `max_actions` was lowered to what had started already.
    *
    * @generated from enum value: OUTCOME_REPLACED = 6;
    */

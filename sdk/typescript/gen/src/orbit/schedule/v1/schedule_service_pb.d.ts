@@ -239,8 +239,11 @@ export declare type UpdateScheduleRequest = Message<"orbit.schedule.v1.UpdateSch
 
   /**
    * What to change: `spec`, `start`, `policies`, `description`, or fields of the first three, such as `spec.timezone` or
-   * `start.input`; a field that is named and not set gets its default. `*` is all of them. Default: those of the four that are
-   * set.
+   * `start.input`; also one kind of exclusions, such as `spec.exclusions.dates`, and one label, `start.labels.KEY`. A field that is
+   * named and not set gets its default; a label goes away. `*` is all of them. Default: those of the four that are set.
+   *
+   * What does not differ from before is not judged again: a schedule that is past its end, or whose workflow is gone, can be
+   * described anew.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 3;
    */
@@ -614,7 +617,7 @@ export declare type PreviewScheduleRequest = Message<"orbit.schedule.v1.PreviewS
   afterTime?: Timestamp | undefined;
 
   /**
-   * Most slots: 1 to 1,000; 0 is 10, more is treated as 1,000. Times that are left out are told beside them.
+   * Most slots: 1 to 1,000; 0 is 10, more is treated as 1,000. Times that are left out are told beside them, at most 1,000.
    *
    * @generated from field: int32 max_slots = 4;
    */
@@ -634,11 +637,27 @@ export declare const PreviewScheduleRequestSchema: GenMessage<PreviewScheduleReq
  */
 export declare type PreviewScheduleResponse = Message<"orbit.schedule.v1.PreviewScheduleResponse"> & {
   /**
-   * The times in order. Fewer slots than were asked for if no more are left.
+   * The times in order. Fewer slots than were asked for if no more are left, or at `stop_time`.
    *
    * @generated from field: repeated orbit.schedule.v1.PlannedSlot slots = 1;
    */
   slots: PlannedSlot[];
+
+  /**
+   * How many more times are left out than `slots` tells, which has at most 1,000 of them. They stand before its last slot, or
+   * before `stop_time`.
+   *
+   * @generated from field: int32 unlisted_count = 2;
+   */
+  unlistedCount: number;
+
+  /**
+   * Where the look stopped because it had met 20,000 times: others may come later, and a preview after this time looks for
+   * them. Absent if it has as many slots as were asked for, or all that are left.
+   *
+   * @generated from field: google.protobuf.Timestamp stop_time = 3;
+   */
+  stopTime?: Timestamp | undefined;
 };
 
 /**
