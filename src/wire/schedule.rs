@@ -8,7 +8,7 @@ mod read;
 pub use read::{Setting, Start, overlap, read, spec};
 
 use crate::proto::{json, schedule as proto};
-use crate::wire::{Invalid, Violations, field_path};
+use crate::wire::{Invalid, Violations, field::clean_text, field_path};
 use std::sync::Arc;
 
 /// The label that executions of a schedule carry: the schedule's id.
@@ -30,8 +30,7 @@ impl Settings {
     /// Judges what a caller sets; notes everything that is wrong.
     pub fn judge(violations: &mut Violations, schedule: &proto::Schedule) -> Option<Self> {
         let setting = read(violations, schedule)?;
-        let text = json::to_string_sparse(&settable(schedule));
-        let text = violations.take("spec", text.map_err(|error| error.to_string()))?;
+        let text = violations.take("spec", text(schedule))?;
         Some(Self { text: text.into(), setting })
     }
 
@@ -82,8 +81,7 @@ impl Update {
                 Err(Arc::from(why))
             }
         };
-        let text = json::to_string_sparse(&settable(after));
-        let text = violations.take("", text.map_err(|error| error.to_string()))?;
+        let text = violations.take("", text(after))?;
         let start = after.start.as_ref();
         Some(Self {
             text: text.into(),
@@ -115,6 +113,14 @@ fn differs(before: &proto::Schedule, after: &proto::Schedule, path: &str) -> boo
         (Some("description"), _) => before.description != after.description,
         _ => true,
     }
+}
+
+/// What is to be stored, as JSON text.
+fn text(schedule: &proto::Schedule) -> Result<String, String> {
+    let mut settings = settable(schedule);
+    // As with every text for people, what a terminal would obey is replaced.
+    settings.description = clean_text(&settings.description).to_string();
+    json::to_string_sparse(&settings).map_err(|error| error.to_string())
 }
 
 /// The fields that callers set, and no others.
@@ -252,6 +258,13 @@ mod tests {
         };
         assert_eq!(with_input(payload("{")), told(&[("start.input", "SOURCE_SYNTAX")]));
         assert_eq!(with_input(Some(Payload::default())), told(&[("start.input", "FIELD_REQUIRED")]));
+    }
+
+    #[test]
+    fn a_description_is_kept_without_what_a_terminal_would_obey() {
+        let schedule = proto::Schedule { description: "x\0y\u{1b}[31m".to_owned(), ..daily() };
+        let settings = Settings::judge(&mut Violations::new(), &schedule).unwrap();
+        assert_eq!(stored(&settings.text).unwrap().description, "x\u{FFFD}y\u{FFFD}[31m");
     }
 
     #[test]

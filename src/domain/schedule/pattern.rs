@@ -146,7 +146,17 @@ impl Pattern {
 
     /// The first day after one that does not match.
     pub(super) fn day_outside(&self, day: i64) -> i64 {
-        (day + 1..).find(|day| !self.has_day(*day)).expect("nothing matches after the last year")
+        let mut day = day + 1;
+        while self.has_day(day) {
+            // A month at a time: a pattern may match all days of all years.
+            let (year, month, first) = date_from_epoch(day);
+            let missing = u64::from(!self.days.of(year, month));
+            let length = days_in_month(year, month);
+            let first = u32::try_from(first).expect("days count from 1");
+            let outside = next_bit(missing, first).unwrap_or(length + 1).min(length + 1);
+            day += i64::from(outside - first);
+        }
+        day
     }
 
     /// Whether every time of the day at which `other` matches is one of this pattern, too.

@@ -10,8 +10,12 @@ use crate::domain::Timestamp;
 /// Most slots of a preview. As many more times may stand between them that are left out.
 pub const PREVIEW_MAX: usize = 1_000;
 
-/// Most candidates that a preview looks at.
+/// Most times that a preview looks at.
 const WORK_MAX: usize = 20_000;
+
+/// Most searches for the next time of a cron, interval or calendar that a preview makes: where many name the same times, each is
+/// searched for as often.
+const SEARCHES_MAX: usize = 200_000;
 
 /// What comes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,14 +61,15 @@ impl Schedule {
         let mut left = slots_max.min(PREVIEW_MAX);
         let mut left_out_left = PREVIEW_MAX;
         let mut work = WORK_MAX;
+        let mut candidates = self.spec.candidates();
         let mut outlook = Outlook::default();
         let mut after = self.spec.floor(after);
         let end = self.spec.draft().end_time;
         while left > 0
-            && let Some(Candidate { at, verdict }) = self.spec.candidate(after)
+            && let Some(Candidate { at, verdict }) = candidates.after(after)
             && end.is_none_or(|end| seconds(at) <= end)
         {
-            if work == 0 {
+            if work == 0 || candidates.searches > SEARCHES_MAX {
                 outlook.stopped = Some(seconds(after));
                 break;
             }

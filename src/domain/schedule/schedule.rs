@@ -34,7 +34,7 @@ pub enum BackfillError {
     #[error("{BACKFILLS_MAX} backfills of the schedule are not done yet")]
     TooMany,
     /// The number of runs at once is outside its range.
-    #[error("concurrency is outside 1 to {BACKFILL_CONCURRENCY_MAX}")]
+    #[error("must be 1 to {BACKFILL_CONCURRENCY_MAX} runs at once")]
     Concurrency,
 }
 

@@ -235,9 +235,42 @@ impl Spec {
         }
     }
 
-    /// The next candidate of all sources after an instant; where several are at one, a firing one.
-    pub(super) fn candidate(&self, after: i64) -> Option<Candidate> {
-        let candidates = self.sources.iter().filter_map(|source| source.next(after, self.zone, Wanted::All));
+    /// The candidates of all sources, to be gone through in order.
+    pub(super) fn candidates(&self) -> Candidates<'_> {
+        Candidates { spec: self, next: vec![Known::Nothing; self.sources.len()], searches: 0 }
+    }
+}
+
+/// Candidates of all sources. What each has next is searched for once, until that has passed.
+pub(super) struct Candidates<'s> {
+    spec: &'s Spec,
+    /// What is known of each source.
+    next: Vec<Known>,
+    /// How many searches it took.
+    pub(super) searches: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Known {
+    Nothing,
+    Next(Candidate),
+    End,
+}
+
+impl Candidates<'_> {
+    /// The next candidate after an instant, which is never before that of the call before; where several are at one, a
+    /// firing one.
+    pub(super) fn after(&mut self, after: i64) -> Option<Candidate> {
+        for (source, known) in self.spec.sources.iter().zip(&mut self.next) {
+            if matches!(known, Known::Nothing) || matches!(known, Known::Next(candidate) if candidate.at <= after) {
+                self.searches += 1;
+                *known = source.next(after, self.spec.zone, Wanted::All).map_or(Known::End, Known::Next);
+            }
+        }
+        let candidates = self.next.iter().filter_map(|known| match known {
+            Known::Next(candidate) => Some(*candidate),
+            Known::Nothing | Known::End => None,
+        });
         candidates.min_by_key(|candidate| (candidate.at, candidate.verdict != Verdict::Fires))
     }
 }

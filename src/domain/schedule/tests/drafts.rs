@@ -300,4 +300,24 @@ fn a_preview_is_bounded_and_says_what_it_does_not_tell() {
     assert_eq!(look(&without("* * * 1 *"), 10), (1_000, 19_000, Some("2026-01-14T21:20:00Z".to_owned())));
     let ends = Draft { end_time: Some(at("2026-01-14T21:20:00Z")), ..without("* * * * *") };
     assert_eq!(look(&ends, 10), (1_000, 19_000, None), "there is nothing after it");
+    // A hundred crons that say the same make a hundred searches for each time: the look stops after 2,000 of them.
+    let alike = Draft { crons: vec!["* * * * *".to_owned(); SOURCES_MAX], ..without("* * * * *") };
+    assert_eq!(look(&alike, 10), (1_000, 1_000, Some("2026-01-02T09:20:00Z".to_owned())));
+    // Those that name other times are searched for once each.
+    let each = Draft { crons: (0..60).map(|minute| format!("{minute} * * * *")).collect(), ..minutely };
+    assert_eq!(look(&each, 1_000), (1_000, 0, None));
+}
+
+#[test]
+fn the_day_after_an_exclusion_is_found_a_month_at_a_time() {
+    let last = |crons: &str| {
+        let exclusions = Exclusions { crons: vec![crons.to_owned()], ..Exclusions::default() };
+        spec(&Draft { exclusions, ..cron("0 0 * * *", "UTC") }).next(at("2026-01-10T12:00:00Z")).map(utc)
+    };
+    assert_eq!(last("* * * * *"), None);
+    assert_eq!(last("* * * 1-11 *").as_deref(), Some("2026-12-01T00:00:00Z"));
+    assert_eq!(last("* * 1-30 * *").as_deref(), Some("2026-01-31T00:00:00Z"));
+    assert_eq!(last("* * 1-20,22-31 2 *").as_deref(), Some("2026-01-11T00:00:00Z"));
+    assert_eq!(last("* * 11-31 1 *").as_deref(), Some("2026-02-01T00:00:00Z"));
+    assert_eq!(last("* * * * 1-6,0").as_deref(), None);
 }

@@ -1208,8 +1208,8 @@ type PreviewScheduleResponse struct {
 	// How many more times are left out than `slots` tells, which has at most 1,000 of them. They stand before its last slot, or
 	// before `stop_time`.
 	UnlistedCount int32 `protobuf:"varint,2,opt,name=unlisted_count,json=unlistedCount,proto3" json:"unlisted_count,omitempty"`
-	// Where the look stopped because it had met 20,000 times: others may come later, and a preview after this time looks for
-	// them. Absent if it has as many slots as were asked for, or all that are left.
+	// Where the look stopped because it had met 20,000 times, or fewer if many rules name the same ones: others may come later, and
+	// a preview after this time looks for them. Absent if it has as many slots as were asked for, or all that are left.
 	StopTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=stop_time,json=stopTime,proto3" json:"stop_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

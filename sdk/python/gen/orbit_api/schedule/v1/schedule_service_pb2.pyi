@@ -564,8 +564,8 @@ class PreviewScheduleResponse(google.protobuf.message.Message):
 
     @property
     def stop_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Where the look stopped because it had met 20,000 times: others may come later, and a preview after this time looks for
-        them. Absent if it has as many slots as were asked for, or all that are left.
+        """Where the look stopped because it had met 20,000 times, or fewer if many rules name the same ones: others may come later, and
+        a preview after this time looks for them. Absent if it has as many slots as were asked for, or all that are left.
         """
 
     def __init__(

@@ -652,8 +652,8 @@ export declare type PreviewScheduleResponse = Message<"orbit.schedule.v1.Preview
   unlistedCount: number;
 
   /**
-   * Where the look stopped because it had met 20,000 times: others may come later, and a preview after this time looks for
-   * them. Absent if it has as many slots as were asked for, or all that are left.
+   * Where the look stopped because it had met 20,000 times, or fewer if many rules name the same ones: others may come later, and
+   * a preview after this time looks for them. Absent if it has as many slots as were asked for, or all that are left.
    *
    * @generated from field: google.protobuf.Timestamp stop_time = 3;
    */
