@@ -41,7 +41,16 @@ fn a_schedule_is_made_shown_changed_and_deleted() {
         updated.stdout_json()
     };
     update(&["--exclude-date", "2026-12-24", "--exclude-cron", "* 2 * * *", "--label", "team=shop", "--label", "a=b"]);
-    let kept = update(&["--exclude-date", "2026-12-25..2026-12-26", "--label", "c=d", "--remove-label", "a"]);
+    let kept = update(&[
+        "--six-field-crons",
+        "false",
+        "--exclude-date",
+        "2026-12-25..2026-12-26",
+        "--label",
+        "c=d",
+        "--remove-label",
+        "a",
+    ]);
     assert_eq!(kept["spec"]["exclusions"]["crons"][0], "* 2 * * *", "{kept}");
     assert_eq!(kept["spec"]["exclusions"]["dates"].as_array().unwrap().len(), 1, "{kept}");
     assert_eq!(kept["start"]["labels"].to_string(), r#"{"c":"d","team":"shop"}"#);
@@ -123,6 +132,10 @@ fn the_next_slots_are_told_with_what_is_left_out() {
     let bad = server.orbit(&["schedule", "next", "--cron", "61 * * * *"]);
     assert_eq!(bad.code, 1);
     assert!(bad.stderr.contains("spec.crons[0]: column 1: CRON_INVALID: "), "{}", bad.stderr);
+    let seconds =
+        ["schedule", "next", "--cron", "30 0 9 * * *", "--six-field-crons", "--after", "2026-01-01T00:00:00Z"];
+    let seconds = server.orbit(&[&seconds[..], &["-n", "1"]].concat());
+    assert!(seconds.stdout.contains("2026-01-01T09:00:30+00:00"), "{}{}", seconds.stdout, seconds.stderr);
     let never = ["--cron", "* * * * *", "--exclude-cron", "* * * * *", "--after", "2026-01-01T00:00:00Z"];
     let cut = server.orbit(&[&["schedule", "next", "-o", "json"][..], &never].concat());
     assert_eq!(cut.stdout_json().as_array().unwrap().len(), 1_000);

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Makes a schedule and prints its next slots.
+/// Makes a schedule and shows it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -111,7 +111,7 @@ pub(in crate::cli) struct Resume {
     connection: Connection,
 }
 
-/// Starts an execution now, and prints its id.
+/// Starts an execution now, and prints its id; ends with 4 if nothing starts.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Trigger {
     /// Id of the schedule

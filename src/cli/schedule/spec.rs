@@ -26,13 +26,13 @@ pub(super) struct SpecArguments {
     /// Cron expression, such as '0 9 * * MON-FRI' or @hourly; may be given again
     #[arg(long = "cron", value_name = "EXPR")]
     crons: Vec<String>,
-    /// Lets cron expressions have a sixth field, the first, for seconds
-    #[arg(long)]
-    cron_seconds: bool,
+    /// Whether cron expressions may have a sixth field, the first, for seconds [default: no]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    six_field_crons: Option<bool>,
     /// Interval, such as 15m, or 1h+5m with an offset; may be given again
     #[arg(long = "interval", value_name = "DURATION", value_parser = parse_interval)]
     intervals: Vec<Span>,
-    /// Zone of crons and dates, such as Europe/London [default: UTC, where one is needed]
+    /// Zone of crons and dates, such as Europe/London [default: UTC, where a new schedule needs one]
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
     /// Days without slots, 2026-12-24 or 2026-12-24..2027-01-01; may be given again
@@ -115,8 +115,8 @@ impl SpecArguments {
         if given(!self.crons.is_empty(), "spec.crons") {
             spec.crons = self.crons;
         }
-        if given(self.cron_seconds, "spec.six_field_crons") {
-            spec.six_field_crons = true;
+        if given(self.six_field_crons.is_some(), "spec.six_field_crons") {
+            spec.six_field_crons = self.six_field_crons.unwrap_or_default();
         }
         if given(!self.intervals.is_empty(), "spec.intervals") {
             let rule = |span: Span| IntervalRule {
@@ -223,10 +223,10 @@ pub(super) struct PolicyArguments {
     /// How late a slot may start; later it is missed [default: 365d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     catchup_window: Option<Duration>,
-    /// How many slots start in all [default: no limit]
+    /// How many slots start in all; 0 is no limit, the default
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(0..))]
     max_actions: Option<i64>,
-    /// Pauses the schedule when an execution of it fails or times out
+    /// Pauses the schedule when an execution of it fails or times out, or cannot be started
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pause_on_failure: Option<bool>,
 }
