@@ -249,13 +249,13 @@ record-mutations: ## Breaks the rules on purpose, and says which property notice
 	@scripts/record mutations "Rules broken on purpose" $(PYTHON) scripts/mutations.py
 
 record-mutants: export CASES ?= 60
-record-mutants: export RECORD_COMMAND = make record-mutants
+record-mutants: export RECORD_COMMAND = make record-mutants MUTANTS="$(MUTANTS)"
 record-mutants: export RECORD_BUILD = a build of the rules alone
-record-mutants: ## Has cargo-mutants change each rule of domain/decide, and says which change no test notices
+record-mutants: ## Has cargo-mutants change each rule of domain/decide (MUTANTS="--shard 0/6 …": every sixth), and says which change no test notices
 	$(PYTHON) scripts/domain_crate.py target/mutants
 	cd target/mutants && $(CARGO) test --quiet --lib --no-run
 	@scripts/record mutants "Changes of domain/decide that tests notice" $(CARGO) mutants --dir target/mutants --in-place \
-		--baseline skip --timeout 120 --colors never --file 'src/domain/decide/*.rs' -- --lib domain::decide
+		--baseline skip --timeout 120 --colors never --caught $(MUTANTS) --file 'src/domain/decide/*.rs' -- --lib domain::decide
 
 # --- Generated code ---------------------------------------------------------------------------------------------------
 
