@@ -10,7 +10,8 @@ use orbit::domain::{Phase, Timestamp, schedule::Spec};
 use orbit::engine::{BackfillSpan, Config, Engine, Error, NewSchedule, Patch, Viewed};
 use orbit::proto::{json, schedule as proto};
 use orbit::store::{
-    Faulty, ListFilter, MemoryStore, ScheduleFilter, ScheduleState, SlotKind, SlotOutcome, SlotRow, Store,
+    Faulty, FindSchedule, ListFilter, MemoryStore, ScheduleFilter, ScheduleRow, ScheduleState, ScheduleWrite,
+    ScheduleWritten, SlotKind, SlotOutcome, SlotRow, Store,
     faulty::{Call, Fate},
 };
 use orbit::wire::{
@@ -227,6 +228,97 @@ async fn a_schedule_whose_starts_fail_is_invalid_until_one_succeeds() {
     pass(10.0).await;
     let a = orbit.viewed("a").await;
     assert_eq!((a.row.state, a.row.counts.started, a.row.counts.failed), (ScheduleState::Active, 2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backfill_goes_on_beside_a_schedule_that_is_always_about_to_fire() {
+    let orbit = orbit();
+    orbit.deploy("quick", QUICK).await;
+    let made = orbit.schedule("tick", &every(1, "quick", "{}")).await;
+    pass(2.5).await;
+    let last = made.row.create_time - Duration::from_secs(60);
+    let span = BackfillSpan { first: last - Duration::from_secs(49), last, concurrency: 1 };
+    orbit.engine.backfill_schedule(arc("tick"), span, None).await.unwrap();
+    pass(10.0).await;
+    let viewed = orbit.viewed("tick").await;
+    let slots = ledger(&orbit.memory, &viewed).await;
+    assert_eq!(started(&slots, SlotKind::Backfill).len(), 50);
+    let all = slots_between(&viewed.row.settings, viewed.row.create_time, viewed.row.cursor_time);
+    assert_eq!(started(&slots, SlotKind::Regular), all, "the schedule's own slots have not met it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_slot_that_may_start_and_fails_to_leaves_its_place_to_the_next() {
+    let orbit = orbit();
+    let strict = async |version: &str, lines: &str| {
+        let text = format!("name: strict\nversion: {version}\n{lines}steps: [{{id: a, compute: 1}}]\n");
+        let (definition, _) = orbit::domain::definition::Definition::parse("t.yaml", &text).unwrap();
+        orbit.engine.deploy(definition, text).await.unwrap();
+    };
+    strict("1.0.0", "").await;
+    for overlap in ["SKIP", "ALLOW", "BUFFER_ONE", "CANCEL_PREVIOUS"] {
+        let policies = format!(r#"{{"overlap":"OVERLAP_{overlap}","maxActions":"1"}}"#);
+        orbit.schedule(overlap, &every(10, "strict", &policies)).await;
+    }
+    strict("1.1.0", "input: {type: object, required: [n]}\n").await;
+    pass(25.0).await;
+    strict("1.2.0", "").await;
+    pass(30.0).await;
+    for overlap in ["SKIP", "ALLOW", "BUFFER_ONE", "CANCEL_PREVIOUS"] {
+        let outcomes = orbit.outcomes(overlap).await;
+        assert_eq!(outcomes, [(10, SlotOutcome::Failed), (20, SlotOutcome::Failed), (30, SlotOutcome::Started)], "{overlap}");
+        assert_eq!(orbit.viewed(overlap).await.row.state, ScheduleState::Completed, "{overlap}");
+    }
+}
+
+/// Writes what somebody's hand has changed in a schedule's row, which is due by that.
+async fn meddle(memory: &MemoryStore, id: &str, change: impl FnOnce(&mut ScheduleRow)) {
+    let mut row = memory.schedule(&FindSchedule::Id(arc(id))).await.unwrap().unwrap();
+    let decided_on = Some(row.version);
+    row.version += 1;
+    row.next_time = Some(Timestamp::from_micros(1));
+    change(&mut row);
+    let write = ScheduleWrite {
+        write_id: uuid::Uuid::new_v4(),
+        decided_on,
+        row,
+        is_change: true,
+        slots: Vec::new(),
+        request: None,
+        starts: Vec::new(),
+    };
+    let written = memory.write_schedules(vec![write]).await.unwrap();
+    assert!(matches!(written[..], [ScheduleWritten::Written(..)]), "{written:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_in_which_a_schedule_could_not_be_read_is_a_downtime_of_its() {
+    use SlotOutcome::{Missed, Overlapped, Started};
+    let orbit = orbit();
+    orbit.deploy("slow", SLOW).await;
+    let settings = every(10, "slow", r#"{"catchupWindow":"60s"}"#);
+    orbit.schedule("zone", &settings).await;
+    orbit.schedule("replaced", &settings).await;
+    pass(12.0).await;
+    for id in ["zone", "replaced"] {
+        let unknown = |text: &str| text.replace(r#""spec":{"#, r#""spec":{"timezone":"Mars/Olympus","#);
+        meddle(&orbit.memory, id, |row| row.settings = unknown(&row.settings).into()).await;
+    }
+    pass(90.0).await;
+    assert_eq!(orbit.outcomes("zone").await, [(10, Started)]);
+    assert_eq!(orbit.viewed("zone").await.row.state, ScheduleState::Invalid);
+    // The one is set right by the hand that had spoilt it, and resumed; the other one by an update.
+    meddle(&orbit.memory, "zone", |row| row.settings = row.settings.replace(r#""timezone":"Mars/Olympus","#, "").into()).await;
+    orbit.engine.resume_schedule(arc("zone"), None, None).await.unwrap();
+    orbit.engine.update_schedule(arc("replaced"), None, patch(settings), None).await.unwrap();
+    pass(1.0).await;
+    for id in ["zone", "replaced"] {
+        assert_eq!(orbit.outcomes(id).await, [(10, Started), (20, Missed), (50, Started), (60, Overlapped)], "{id}");
+        let viewed = orbit.viewed(id).await;
+        let slots = ledger(&orbit.memory, &viewed).await;
+        assert_eq!(slots.iter().rev().map(|slot| slot.slot_count).collect::<Vec<_>>(), [1, 3, 1, 5]);
+        assert_eq!((viewed.row.state, viewed.row.counts.missed), (ScheduleState::Active, 3));
+    }
 }
 
 /// Nodes that share a store, some of which die.

@@ -2,7 +2,8 @@
 //!
 //! - The cursor never goes back, so no slot is decided twice, whatever clocks do.
 //! - A run is open as soon as it has been decided to start, so a second slot of the same decision meets it.
-//! - What is late starts in order and not faster than [`STARTS_MAX`] in [`PACE`]; the rest waits for the next decision.
+//! - What is late starts in order and not faster than [`STARTS_MAX`] in [`PACE`]; the rest waits, also where runs end meanwhile
+//!   and the schedule is looked at for them. What comes due in between and meets nothing late is not held up.
 //!
 //! # Ending what is open
 //!
@@ -188,12 +189,27 @@ impl<'a> Deciding<'a> {
                 self.pass_over(slot, Outcome::Missed);
                 continue;
             }
-            if self.starts >= STARTS_MAX {
-                return self.wake_by(now + PACE);
+            if self.is_paced(due) {
+                return;
             }
             self.state.cursor = slot;
             self.slots += 1;
             self.offer(Slot::regular(slot), due, self.schedule.policies.overlap);
+        }
+    }
+
+    /// Whether what is due since then has to wait, because as many have started at once as may. It is looked at again then.
+    fn is_paced(&mut self, due: Timestamp) -> bool {
+        let now = self.situation.now;
+        if self.starts >= STARTS_MAX {
+            self.state.paced_until = Some(now + PACE);
+        }
+        match self.state.pace(now) {
+            Some(until) if due + PACE <= until => {
+                self.wake_by(until);
+                true
+            }
+            Some(_) | None => false,
         }
     }
 
@@ -288,8 +304,8 @@ impl<'a> Deciding<'a> {
             if self.open_runs >= concurrency || self.next_waiting().is_some() {
                 return;
             }
-            if self.starts >= STARTS_MAX {
-                return self.wake_by(now + PACE);
+            if self.is_paced(slot) {
+                return;
             }
             if self.entries.len() >= ENTRIES_MAX {
                 return self.wake_by(now);

@@ -1,6 +1,6 @@
 //! What a schedule remembers between two decisions. It is stored whole, with every decision that changes it.
 
-use super::{Overlap, Slot};
+use super::{Overlap, PACE, Slot};
 use crate::domain::Timestamp;
 use std::sync::Arc;
 
@@ -26,6 +26,9 @@ pub struct State {
     pub resume_time: Option<Timestamp>,
     /// The slot that starts when no run is open any more.
     pub waiting: Option<Waiting>,
+    /// As many have started at once as may: what was late by then, and backfills, go on from here. It lies at most
+    /// [`PACE`](super::PACE) ahead; beyond that the clock was put back, and it means nothing.
+    pub paced_until: Option<Timestamp>,
     /// Backfills that are not done, in the order in which they were asked for; at most [`BACKFILLS_MAX`].
     pub backfills: Vec<Backfill>,
 }
@@ -98,7 +101,13 @@ impl State {
     /// The state of a schedule that is made at this instant. Slots up to here never start by themselves.
     #[must_use]
     pub const fn new(now: Timestamp) -> Self {
-        Self { cursor: now, actions: 0, pause: None, resume_time: None, waiting: None, backfills: Vec::new() }
+        Self { cursor: now, actions: 0, pause: None, resume_time: None, waiting: None, paced_until: None, backfills: Vec::new() }
+    }
+
+    /// Until when nothing late and no backfill starts, if that lies ahead.
+    #[must_use]
+    pub fn pace(&self, now: Timestamp) -> Option<Timestamp> {
+        self.paced_until.filter(|until| *until > now && *until <= now + PACE)
     }
 
     /// Pauses: no regular slot starts any more, also not one that waits. A pause that lasts stays as it is, but a call

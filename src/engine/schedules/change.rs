@@ -450,13 +450,11 @@ impl Core {
         row.workflow = workflow;
         let old = std::mem::replace(&mut looked.record.plan, plan);
         let situation = looked.situation(now);
-        let mut state = looked.record.progress.state.clone();
+        let state = &looked.record.progress.state;
         Ok(match (old, &looked.record.plan) {
-            (Ok(old), Ok(new)) => old.schedule.replace(&state, &new.schedule, &situation),
-            (Err(_), Ok(new)) => {
-                state.cursor = state.cursor.max(now);
-                new.schedule.decide(&state, &situation)
-            }
+            (Ok(old), Ok(new)) => old.schedule.replace(state, &new.schedule, &situation),
+            // Nobody knows what the old times were, nor that they were others: the time since is one without a server.
+            (Err(_), Ok(new)) => new.schedule.decide(state, &situation),
             (_, Err(_)) => decide(looked, now),
         })
     }

@@ -66,7 +66,7 @@ impl Core {
         decision: Decision,
         now: Timestamp,
     ) -> Result<Firing, Error> {
-        let Decision { state, entries, ending, wake } = decision;
+        let Decision { state, entries, ending, mut wake } = decision;
         let mut progress = looked.record.progress.clone();
         let open_before = progress.open.clone();
         progress.state = state;
@@ -95,6 +95,8 @@ impl Core {
                         plan.schedule.run_ended(&mut progress.state, Some(&why), now);
                     }
                     row.invalid = Some(why);
+                    // The rules took it for started, and so perhaps for the last one that may, or for an open one.
+                    wake = Some(wake.map_or(now, |wake| wake.min(now)));
                 }
                 (None, Outcome::Failed { reason }) => row.invalid = Some(reason.clone()),
                 (None, _) => {}

@@ -71,6 +71,8 @@ struct Stored {
     waiting: Option<StoredWaiting>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     backfills: Vec<StoredBackfill>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paced_until: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     open: Vec<(String, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,6 +137,7 @@ impl Stored {
             resume_time: state.resume_time.map(Timestamp::as_micros),
             waiting: state.waiting.as_ref().map(waiting),
             backfills: state.backfills.iter().map(backfill).collect(),
+            paced_until: state.paced_until.map(Timestamp::as_micros),
             open: progress.open.iter().map(run).collect(),
             last: progress.last.as_ref().map(run),
         }
@@ -162,6 +165,7 @@ impl Stored {
             pause: self.pause.map(pause),
             resume_time: self.resume_time.map(Timestamp::from_micros),
             waiting: self.waiting.map(StoredWaiting::waiting).transpose()?,
+            paced_until: self.paced_until.map(Timestamp::from_micros),
             backfills: self.backfills.into_iter().map(backfill).collect(),
         };
         let open = self.open.into_iter().map(run).collect::<Result<_, _>>()?;
@@ -215,6 +219,7 @@ mod tests {
                     pause: Some(Pause { since: time(5), reason }),
                     resume_time: Some(time(4)),
                     waiting: Some(Waiting { slot: Slot { nominal: time(8), kind }, ending }),
+                    paced_until: Some(time(6)),
                     backfills: vec![Backfill { request: "x".into(), cursor: time(1), last: time(2), concurrency: 4 }],
                 },
                 open: vec![run(1), run(2)],

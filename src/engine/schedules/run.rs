@@ -12,7 +12,7 @@ use super::{
     change::decide,
     fire::{Fired, Firing},
 };
-use crate::domain::{Timestamp, schedule::PACE};
+use crate::domain::Timestamp;
 use crate::engine::{Core, call::Error};
 use crate::store::{self, FindSchedule, ScheduleKey, ScheduleRow};
 use crate::telemetry;
@@ -78,17 +78,12 @@ struct Keeper {
     next_due: Option<Timestamp>,
 }
 
-/// Whether a schedule has something to decide now: it is due, or waits for the end of an execution. What is paced, and so due
-/// within a second, is not hurried by such an end.
+/// Whether a schedule has something to decide now: it is due, or waits for the end of an execution.
 fn hears_of(looked: &Looked, now: Timestamp) -> bool {
     let state = &looked.record.progress.state;
     let is_fragile = looked.record.plan.as_ref().is_ok_and(|plan| plan.schedule.policies.pause_on_failure);
     let waits = is_fragile || state.waiting.is_some() || !state.backfills.is_empty();
-    match looked.record.row.next_time {
-        Some(time) if time <= now => true,
-        Some(time) => waits && time > now + PACE,
-        None => waits,
-    }
+    waits || looked.record.row.next_time.is_some_and(|time| time <= now)
 }
 
 /// A time that never comes.

@@ -417,6 +417,30 @@ fn a_backfill_at_once_is_paced() {
 }
 
 #[test]
+fn the_end_of_a_run_does_not_hurry_what_is_paced_and_the_pace_holds_up_no_slot_of_now() {
+    let mut schedule = schedule(&every(1));
+    schedule.policies.overlap = Overlap::Allow;
+    let span = (at("2026-01-01T10:00:00Z"), at("2026-01-01T10:00:59Z"));
+    let first = schedule.backfill(&made(NOON), &Arc::from("b"), span, 100, &when("2026-01-01T12:00:00.4Z", 0)).unwrap();
+    assert_eq!((first.entries.len(), wake(&first).as_str()), (10, "2026-01-01T12:00:01Z"));
+    // All ten have ended at once.
+    let looked = schedule.decide(&first.state, &when("2026-01-01T12:00:00.6Z", 0));
+    assert_eq!((rows(&looked), &looked.state), (vec![], &first.state));
+    let regular = schedule.decide(&first.state, &when("2026-01-01T12:00:01Z", 0));
+    assert_eq!((rows(&regular), wake(&regular)), (vec!["12:00:01 started".to_owned()], "2026-01-01T12:00:01.4Z".to_owned()));
+    let next = schedule.decide(&regular.state, &when("2026-01-01T12:00:01.4Z", 0));
+    assert_eq!(next.entries.len(), 10);
+    // A clock that was put back holds nothing up for long.
+    let back = schedule.decide(&next.state, &when("2026-01-01T11:00:00Z", 0));
+    assert_eq!(back.entries.len(), 10);
+
+    let late = schedule.decide(&made(NOON), &when("2026-01-01T12:00:15.5Z", 0));
+    assert_eq!(late.entries.len(), 10);
+    let looked = schedule.decide(&late.state, &when("2026-01-01T12:00:16Z", 0));
+    assert_eq!((rows(&looked), wake(&looked)), (vec![], "2026-01-01T12:00:16.5Z".to_owned()), "slots keep their order");
+}
+
+#[test]
 fn a_backfill_that_makes_no_sense_is_refused() {
     let schedule = minutely(Overlap::Skip);
     let refused = |from: &str, to: &str, concurrency, state: &State| {
