@@ -5,7 +5,7 @@ use super::{
     call::{Error, IdReuse, RerunExecution, StartExecution, Started},
     start::Repeated,
 };
-use crate::domain::{State, decide, digest16};
+use crate::domain::{State, decide, definition::LABEL_PREFIX_RESERVED, digest16};
 
 impl Engine {
     /// Starts an execution that repeats another one from a step on, or finds the one that the same call started.
@@ -30,6 +30,8 @@ fn start_of(source: &State, request: RerunExecution) -> Result<(StartExecution, 
     })?;
     let input = request.input.unwrap_or_else(|| source.input().clone());
     let mut labels = source.labels().clone();
+    // Those of the server say of the other one what is not so of this one, such as that a schedule has started it.
+    labels.retain(|key, _| !key.starts_with(LABEL_PREFIX_RESERVED));
     labels.extend(request.labels);
     let start = StartExecution {
         id: request.id,

@@ -10,7 +10,7 @@ use super::{
     ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
     SessionRow, Size, SlotName, SlotOutcome, SlotRow, Store,
 };
-use crate::domain::{SessionId, Timestamp, Uid};
+use crate::domain::{RequestKey, SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
@@ -472,6 +472,10 @@ impl Store for Faulty {
 
     async fn schedule_request(&self, key: [u8; 16]) -> Result<Option<ScheduleRequest>, Error> {
         self.read("schedule_request", self.inner.schedule_request(key)).await
+    }
+
+    async fn remember_schedule_request(&self, request: RequestKey, time: Timestamp) -> Result<bool, Error> {
+        self.write("remember_schedule_request", self.inner.remember_schedule_request(request, time)).await
     }
 
     async fn slots(

@@ -39,14 +39,14 @@ pub use rows::{
     ReadyRow, ReadyUnit, RunRow, SessionRow, Size, Snapshot,
 };
 pub use schedules::{
-    FindSchedule, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite,
-    ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow,
+    FindSchedule, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState,
+    ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow,
 };
 pub use schema::Schema;
 pub use sqlite::SqliteStore;
 pub use statistics::{Change, Statistics};
 
-use crate::domain::{SessionId, Timestamp, Uid};
+use crate::domain::{RequestKey, SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
@@ -322,8 +322,12 @@ pub trait Store: Send + Sync + 'static {
     /// When a schedule next has something to decide, if any ever has.
     async fn next_schedule_time(&self) -> Result<Option<Timestamp>, Error>;
 
-    /// The call of this request key, with the schedule that it changed.
+    /// The call of this request key, with the schedule that it changed. One that is older than [`REQUEST_MEMORY`] may be given,
+    /// and stands in no other's way.
     async fn schedule_request(&self, key: [u8; 16]) -> Result<Option<ScheduleRequest>, Error>;
+
+    /// Remembers a call that had nothing to change; says whether it does, or another one of the same key was first.
+    async fn remember_schedule_request(&self, request: RequestKey, time: Timestamp) -> Result<bool, Error>;
 
     /// Lists the ledger of a schedule, the newest nominal time first, after one.
     async fn slots(
@@ -341,7 +345,8 @@ pub trait Store: Send + Sync + 'static {
     async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error>;
 
     /// Deletes, at most `limit` of each: slots that were decided before a time, but for those that wait; schedules that
-    /// were deleted before it and have no slots; remembered calls from before another time. Says how many rows went.
+    /// were deleted before it and have no slots; remembered calls from before another time, and what tells their answers (the
+    /// slots of triggers, deleted schedules) not earlier than they. Says how many rows went.
     async fn delete_slots(
         &self,
         decided_before: Timestamp,

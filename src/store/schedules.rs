@@ -2,8 +2,11 @@
 
 use super::{Append, ExecutionKey};
 use crate::domain::{RequestKey, Timestamp, Uid};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
+
+/// How long a call's `request_id` is remembered: a call that comes later is another one.
+pub const REQUEST_MEMORY: Duration = Duration::from_hours(24);
 
 /// Key of a schedule's row: never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -166,7 +169,8 @@ pub struct ScheduleWrite {
     pub is_change: bool,
     /// Rows of the ledger. A slot that is there must be one that waits ([`SlotOutcome::Buffered`]), or nothing is written.
     pub slots: Vec<SlotRow>,
-    /// The call that made it, if it had a `request_id`, and when.
+    /// The call that made it, if it had a `request_id`, and when. One that is remembered already has been answered: the write
+    /// is a conflict.
     pub request: Option<(RequestKey, Timestamp)>,
     /// Executions that begin with it, each new.
     pub starts: Vec<Append>,
@@ -175,8 +179,8 @@ pub struct ScheduleWrite {
 /// A call with a `request_id` that changed a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleRequest {
-    /// The schedule as it is now, also deleted.
-    pub row: ScheduleRow,
+    /// The schedule as it is now, also deleted; none if the call had found none.
+    pub row: Option<ScheduleRow>,
     /// Hash of the call's content.
     pub content: [u8; 16],
     /// When it was written.
@@ -188,7 +192,7 @@ pub struct ScheduleRequest {
 pub enum ScheduleWritten {
     /// It is durable, with the executions that it began, in their order.
     Written(ScheduleKey, Vec<ExecutionKey>),
-    /// Another writer was first, or the id is taken; nothing of it was written.
+    /// Another writer was first, the id is taken, or the call is remembered; nothing of it was written.
     Conflict,
     /// It breaks a rule of the schema, decides on a slot a second time, or begins an execution that is there: a bug of who
     /// made it. Nothing of it was written.

@@ -2,7 +2,7 @@
 //!
 //! Each function says what is wrong in words that follow the field's name: "is required", "is longer than …".
 
-use crate::domain::{EXECUTION_ID_LENGTH_MAX, ExecutionId, SessionId, Uid};
+use crate::domain::{EXECUTION_ID_LENGTH_MAX, ExecutionId, SessionId, Uid, definition::LABEL_PREFIX_RESERVED};
 use std::{borrow::Cow, sync::Arc};
 
 /// Most characters of the name of a workflow, queue or contract's task.
@@ -170,6 +170,17 @@ pub fn reason(text: &str) -> Result<Arc<str>, &'static str> {
         return Err("is longer than 1,024 characters");
     }
     Ok(clean_text(text))
+}
+
+/// A label that a caller sets, or what is wrong with it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn new_label(key: &str, value: &str) -> Result<(), &'static str> {
+    if key.starts_with(LABEL_PREFIX_RESERVED) {
+        return Err("has a key that begins with `orbit.`, as only the server's own do");
+    }
+    label(key, value)
 }
 
 /// A label's key and value, or what is wrong with them.

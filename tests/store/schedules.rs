@@ -3,8 +3,8 @@
 use crate::{make::*, on_every_store};
 use orbit::domain::{RequestKey, Timestamp, Uid};
 use orbit::store::{
-    Append, ExecutionKey, ExecutionState, Find, FindSchedule, ScheduleFilter, ScheduleKey, ScheduleRow, ScheduleState,
-    ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow, Store, Target,
+    Append, ExecutionKey, ExecutionState, Find, FindSchedule, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRow,
+    ScheduleState, ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow, Store, Target,
 };
 use std::{collections::BTreeMap, time::Duration};
 use uuid::Uuid;
@@ -21,6 +21,8 @@ on_every_store![
     schedules_are_listed_by_id_workflow_and_state,
     the_ledger_is_listed_newest_first,
     a_call_is_remembered_with_its_schedule,
+    a_call_is_written_once_until_it_is_forgotten,
+    what_answers_a_call_stays_for_as_long_as_the_call,
     what_is_old_goes_but_not_what_waits,
     states_of_executions_are_told_in_order,
     many_schedules_fire_together,
@@ -299,11 +301,63 @@ async fn a_call_is_remembered_with_its_schedule(store: &dyn Store) {
     let creation = ScheduleWrite { request: Some((request, time(60))), ..creation(row("nightly", 1)) };
     keys(&write(store, creation).await);
     let call = store.schedule_request([7; 16]).await.unwrap().unwrap();
-    assert_eq!((call.content, call.time, &*call.row.id), ([8; 16], time(60), "nightly"));
+    assert_eq!((call.content, call.time, &*call.row.unwrap().id), ([8; 16], time(60), "nightly"));
     assert_eq!(store.schedule_request([9; 16]).await.unwrap(), None);
     assert_eq!(store.delete_slots(time(0), time(60), 9).await.unwrap(), 0);
     assert_eq!(store.delete_slots(time(0), time(61), 9).await.unwrap(), 1);
     assert_eq!(store.schedule_request([7; 16]).await.unwrap(), None);
+}
+
+async fn a_call_is_written_once_until_it_is_forgotten(store: &dyn Store) {
+    let of = |content| RequestKey { key: [7; 16], content: [content; 16] };
+    let day = REQUEST_MEMORY.as_micros() as i64;
+    let before = made(store, row("nightly", 1)).await;
+    let called =
+        |row: &ScheduleRow, content, at| ScheduleWrite { request: Some((of(content), time(at))), ..decision(row) };
+    let first = called(&before, 1, 60);
+    assert_eq!(write(store, first.clone()).await, ScheduleWritten::Written(before.key, Vec::new()));
+    assert_eq!(write(store, first).await, ScheduleWritten::Written(before.key, Vec::new()), "its answer was lost");
+    let after = by_id(store, "nightly").await.unwrap();
+    let again = ScheduleWrite { slots: vec![slot(200, SlotOutcome::Missed)], ..called(&after, 1, 60 + day) };
+    let other = creation(row("other", 2));
+    let written = store.write_schedules(vec![again, other]).await.unwrap();
+    assert!(matches!(written[..], [ScheduleWritten::Conflict, ScheduleWritten::Written(..)]), "{written:?}");
+    assert_eq!(by_id(store, "nightly").await.as_ref(), Some(&after), "nothing of it was written");
+    assert_eq!(store.slots(after.key, None, None, 9).await.unwrap(), []);
+    let creation = ScheduleWrite { request: Some((of(1), time(60))), ..creation(row("third", 3)) };
+    assert_eq!(write(store, creation).await, ScheduleWritten::Conflict);
+    assert_eq!(by_id(store, "third").await, None);
+    assert!(!store.remember_schedule_request(of(2), time(60 + day)).await.unwrap());
+
+    assert!(store.remember_schedule_request(of(2), time(61 + day)).await.unwrap());
+    let call = store.schedule_request([7; 16]).await.unwrap().unwrap();
+    assert_eq!((call.row, call.content, call.time), (None, [2; 16], time(61 + day)));
+    assert_eq!(write(store, called(&after, 3, 70 + day)).await, ScheduleWritten::Conflict);
+    keys(&write(store, called(&after, 3, 62 + 2 * day)).await);
+    let call = store.schedule_request([7; 16]).await.unwrap().unwrap();
+    assert_eq!((call.row.map(|row| row.version), call.content), (Some(3), [3; 16]));
+}
+
+async fn what_answers_a_call_stays_for_as_long_as_the_call(store: &dyn Store) {
+    let before = made(store, row("nightly", 1)).await;
+    let called = |nominal, kind| SlotRow {
+        name: SlotName { nominal_time: time(nominal), kind, request: "a".into() },
+        ..slot(nominal, SlotOutcome::Overlapped)
+    };
+    let slots = vec![called(100, SlotKind::Trigger), called(100, SlotKind::Backfill), called(200, SlotKind::Trigger)];
+    keys(&write(store, ScheduleWrite { slots, ..decision(&before) }).await);
+    assert_eq!(store.delete_slots(time(999), time(105), 9).await.unwrap(), 1);
+    let left = store.slots(before.key, None, None, 9).await.unwrap();
+    assert!(left.len() == 2 && left.iter().all(|slot| slot.name.kind == SlotKind::Trigger), "{left:?}");
+    assert_eq!(store.delete_slots(time(999), time(106), 9).await.unwrap(), 1);
+    assert_eq!(store.delete_slots(time(150), time(999), 9).await.unwrap(), 0, "the ledger is kept for longer");
+    assert_eq!(store.delete_slots(time(999), time(999), 9).await.unwrap(), 1);
+
+    let before = by_id(store, "nightly").await.unwrap();
+    let gone = ScheduleRow { delete_time: Some(time(400)), next_time: None, ..decision(&before).row };
+    keys(&write(store, ScheduleWrite { row: gone, is_change: true, ..decision(&before) }).await);
+    assert_eq!(store.delete_slots(time(999), time(400), 9).await.unwrap(), 0);
+    assert_eq!(store.delete_slots(time(999), time(401), 9).await.unwrap(), 1);
 }
 
 async fn what_is_old_goes_but_not_what_waits(store: &dyn Store) {
@@ -316,16 +370,16 @@ async fn what_is_old_goes_but_not_what_waits(store: &dyn Store) {
         let slots = store.slots(before.key, None, None, 9).await.unwrap();
         slots.iter().map(|slot| slot.name.nominal_time).collect::<Vec<Timestamp>>()
     };
-    assert_eq!(store.delete_slots(time(206), time(0), 9).await.unwrap(), 1);
+    assert_eq!(store.delete_slots(time(206), time(999), 9).await.unwrap(), 1);
     assert_eq!(left().await, [time(300), time(100)]);
-    assert_eq!(store.delete_slots(time(999), time(0), 9).await.unwrap(), 1, "the schedule still has a slot");
+    assert_eq!(store.delete_slots(time(999), time(999), 9).await.unwrap(), 1, "the schedule still has a slot");
     assert_eq!(left().await, [time(100)]);
 
     let other = made(store, row("other", 2)).await;
     let gone = ScheduleRow { delete_time: Some(time(400)), next_time: None, ..decision(&other).row };
     keys(&write(store, ScheduleWrite { row: gone, is_change: true, ..decision(&other) }).await);
-    assert_eq!(store.delete_slots(time(400), time(0), 9).await.unwrap(), 0);
-    assert_eq!(store.delete_slots(time(401), time(0), 9).await.unwrap(), 1);
+    assert_eq!(store.delete_slots(time(400), time(999), 9).await.unwrap(), 0);
+    assert_eq!(store.delete_slots(time(401), time(999), 9).await.unwrap(), 1);
     assert_eq!(store.schedule(&FindSchedule::Uid(uuid(2))).await.unwrap(), None);
 }
 

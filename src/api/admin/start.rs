@@ -134,7 +134,7 @@ pub(super) fn labels(
         violations.add("labels", format!("has more than {} entries", field::LABELS_MAX));
     }
     for (key, value) in &labels {
-        violations.take(&format!("labels[{key:?}]"), field::label(key, value));
+        violations.take(&format!("labels[{key:?}]"), field::new_label(key, value));
     }
     labels
 }

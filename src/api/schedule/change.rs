@@ -101,11 +101,7 @@ pub(super) async fn delete(
     let content = [request.etag.clone().into_bytes(), vec![u8::from(request.allow_missing)]];
     let key = key(v, "DeleteSchedule", &request.id, &request.request_id, &content);
     let (id, key) = violations.finish(id.zip(key))?;
-    match engine.delete_schedule(id, etag(&request.etag), key).await {
-        Ok(()) => {}
-        Err(engine::Error::ScheduleNotFound { .. }) if request.allow_missing => {}
-        Err(error) => return Err(error.into()),
-    }
+    engine.delete_schedule(id, etag(&request.etag), request.allow_missing, key).await?;
     Ok(proto::DeleteScheduleResponse {})
 }
 

@@ -65,6 +65,7 @@ pub use model::{
     STEPS_MAX, SignalStep, SignalTarget, Sleep, Step, StepIndex, TaskContract, TaskStep, Unknown, VARIABLE_DEFAULT,
     Winding,
 };
+pub use parse::LABEL_PREFIX_RESERVED;
 pub use range::{RangeError, VersionRange};
 pub use schema::{Schema, SchemaError};
 pub use slot_input::SlotInput;

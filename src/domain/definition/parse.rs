@@ -29,6 +29,8 @@ const DESCRIPTION_CHARACTERS_MAX: usize = 4_096;
 
 /// Most labels, and most characters of a key and of a value.
 const LABELS_MAX: usize = 32;
+/// How keys begin of labels that the server adds, and no other's.
+pub const LABEL_PREFIX_RESERVED: &str = "orbit.";
 const LABEL_KEY_MAX: usize = 63;
 const LABEL_VALUE_MAX: usize = 255;
 
@@ -323,6 +325,11 @@ fn labels(checker: &mut Checker<'_>, fields: &Fields<'_>, path: &Path<'_>) -> BT
                 format!("`{}` is not a label's key", entry.key),
                 hint,
             );
+        }
+        if entry.key.starts_with(LABEL_PREFIX_RESERVED) {
+            let message =
+                format!("`{}` begins with `{LABEL_PREFIX_RESERVED}`, as only the server's labels do", entry.key);
+            checker.judge(code::LABEL_INVALID, entry.mark, &path, message, "give it another key");
         }
         let Some(value) = checker.text(&entry.node, &path) else { continue };
         if value.chars().count() > LABEL_VALUE_MAX {

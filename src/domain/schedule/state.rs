@@ -101,7 +101,15 @@ impl State {
     /// The state of a schedule that is made at this instant. Slots up to here never start by themselves.
     #[must_use]
     pub const fn new(now: Timestamp) -> Self {
-        Self { cursor: now, actions: 0, pause: None, resume_time: None, waiting: None, paced_until: None, backfills: Vec::new() }
+        Self {
+            cursor: now,
+            actions: 0,
+            pause: None,
+            resume_time: None,
+            waiting: None,
+            paced_until: None,
+            backfills: Vec::new(),
+        }
     }
 
     /// Until when nothing late and no backfill starts, if that lies ahead.

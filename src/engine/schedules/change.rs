@@ -2,7 +2,7 @@
 
 use super::{
     begin::{Looked, fits, slot_input},
-    fire::Fired,
+    fire::{Fired, Firing},
     record::{Plan, Record, Viewed},
 };
 use crate::domain::definition::Definition;
@@ -10,11 +10,11 @@ use crate::domain::schedule::{
     BACKFILLS_MAX, BackfillError, Decision, Entry, Outcome, Overlap, PauseReason, Schedule, ScheduleUid, SkipReason,
     State, Trigger, code,
 };
-use crate::domain::{Rejection, RequestKey, Timestamp, Uid};
+use crate::domain::{Rejection, RequestKey, Timestamp, Uid, digest16};
 use crate::engine::{Core, Engine, call::Error};
 use crate::store::{
-    self, FindSchedule, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, SlotCounts, SlotName,
-    SlotOutcome, SlotRow,
+    self, FindSchedule, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState,
+    SlotCounts, SlotName, SlotOutcome, SlotRow,
 };
 use crate::wire::schedule::{Setting, Settings, Start, Update};
 use crate::wire::{Invalid, Violations};
@@ -61,29 +61,26 @@ enum Change {
     Update(Patch),
     Pause(Arc<str>),
     Resume,
-    Delete,
-    Trigger { name: Arc<str>, overlap: Option<Overlap> },
-    Backfill { name: Arc<str>, span: BackfillSpan },
+    Delete { allow_missing: bool },
+    Trigger { overlap: Option<Overlap> },
+    Backfill(BackfillSpan),
 }
 
-/// What a change has come to.
+/// A change that was made, now or by the same call before.
 struct Changed {
-    viewed: Viewed,
-    slots: Vec<SlotRow>,
+    /// The schedule as it is now; none if there was none, which the call allows.
+    row: Option<ScheduleRow>,
+    /// Names the call among those of the schedule.
+    call: Arc<str>,
+    /// When it was made.
+    time: Timestamp,
+    /// What it did, if that was done now.
+    slots: Option<Vec<SlotRow>>,
 }
 
-/// The answer to a change: it was made now, or by the same call before.
-enum Answer {
-    Now(Changed),
-    Before(ScheduleRequest),
-}
-
-impl Answer {
-    fn viewed(self) -> Viewed {
-        match self {
-            Self::Now(changed) => changed.viewed,
-            Self::Before(request) => Viewed::of(request.row),
-        }
+impl Changed {
+    fn viewed(self, id: &str) -> Result<Viewed, Error> {
+        self.row.map(Viewed::of).ok_or_else(|| not_found(id))
     }
 }
 
@@ -146,7 +143,7 @@ impl Engine {
         patch: Patch,
         request: Option<RequestKey>,
     ) -> Result<Viewed, Error> {
-        self.change(id, etag, request, Change::Update(patch)).await.map(Answer::viewed)
+        self.change(&id, etag, request, Change::Update(patch)).await?.viewed(&id)
     }
 
     /// Pauses a schedule.
@@ -160,7 +157,7 @@ impl Engine {
         note: Arc<str>,
         request: Option<RequestKey>,
     ) -> Result<Viewed, Error> {
-        self.change(id, etag, request, Change::Pause(note)).await.map(Answer::viewed)
+        self.change(&id, etag, request, Change::Pause(note)).await?.viewed(&id)
     }
 
     /// Ends a pause, and judges anew what was invalid.
@@ -173,15 +170,22 @@ impl Engine {
         etag: Etag,
         request: Option<RequestKey>,
     ) -> Result<Viewed, Error> {
-        self.change(id, etag, request, Change::Resume).await.map(Answer::viewed)
+        self.change(&id, etag, request, Change::Resume).await?.viewed(&id)
     }
 
-    /// Deletes a schedule; its ledger stays for as long as any.
+    /// Deletes a schedule; its ledger stays for as long as any. That there is none may be allowed: then the call is remembered
+    /// all the same, and made again it leaves alone what has been made since.
     ///
     /// # Errors
     /// As [`pause_schedule`](Self::pause_schedule).
-    pub async fn delete_schedule(&self, id: Arc<str>, etag: Etag, request: Option<RequestKey>) -> Result<(), Error> {
-        self.change(id, etag, request, Change::Delete).await.map(drop)
+    pub async fn delete_schedule(
+        &self,
+        id: Arc<str>,
+        etag: Etag,
+        allow_missing: bool,
+        request: Option<RequestKey>,
+    ) -> Result<(), Error> {
+        self.change(&id, etag, request, Change::Delete { allow_missing }).await.map(drop)
     }
 
     /// Starts an execution now, if the overlap policy lets it; gives the slot that the call made.
@@ -194,19 +198,21 @@ impl Engine {
         overlap: Option<Overlap>,
         request: Option<RequestKey>,
     ) -> Result<SlotRow, Error> {
-        let name = self.call_name(request.as_ref());
-        let change = Change::Trigger { name: name.clone(), overlap };
-        match self.change(id, None, request, change).await? {
-            Answer::Now(changed) => {
-                let own = |slot: &SlotRow| slot.name.kind == store::SlotKind::Trigger && slot.name.request == name;
-                changed.slots.into_iter().find(own).ok_or(Error::Internal)
+        let changed = self.change(&id, None, request, Change::Trigger { overlap }).await?;
+        let kind = store::SlotKind::Trigger;
+        let slot = match changed.slots {
+            Some(slots) => {
+                let own = |slot: &SlotRow| slot.name.kind == kind && slot.name.request == changed.call;
+                slots.into_iter().find(own)
             }
-            Answer::Before(call) => {
-                let slot = SlotName { nominal_time: call.time, kind: store::SlotKind::Trigger, request: name };
-                let found = self.core.store.slot(call.row.key, &slot).await.map_err(Error::Store)?;
-                found.ok_or(Error::Internal)
+            None => {
+                let row = changed.row.ok_or_else(|| not_found(&id))?;
+                let name = SlotName { nominal_time: changed.time, kind, request: changed.call };
+                self.core.store.slot(row.key, &name).await.map_err(Error::Store)?
             }
-        }
+        };
+        // Retention leaves it alone for as long as the call is remembered.
+        slot.ok_or(Error::Internal)
     }
 
     /// Starts executions for the slots of a span again; gives the name of the call, which those slots have.
@@ -220,10 +226,8 @@ impl Engine {
         span: BackfillSpan,
         request: Option<RequestKey>,
     ) -> Result<(Arc<str>, Viewed), Error> {
-        let name = self.call_name(request.as_ref());
-        let change = Change::Backfill { name: name.clone(), span };
-        let answer = self.change(id, None, request, change).await?;
-        Ok((name, answer.viewed()))
+        let changed = self.change(&id, None, request, Change::Backfill(span)).await?;
+        Ok((changed.call.clone(), changed.viewed(&id)?))
     }
 
     /// A schedule's rules, for a look at what it will do.
@@ -255,20 +259,14 @@ impl Engine {
         self.core.store.slots(row.key, outcome, after, limit).await.map_err(Error::Store)
     }
 
-    /// The name of a call among those of a schedule.
-    fn call_name(&self, request: Option<&RequestKey>) -> Arc<str> {
-        let uuid = request.map_or_else(|| self.core.entropy.uuid(), |request| Uuid::from_bytes(request.key));
-        uuid.simple().to_string().into()
-    }
-
     async fn change(
         &self,
-        id: Arc<str>,
+        id: &Arc<str>,
         etag: Etag,
         request: Option<RequestKey>,
         change: Change,
-    ) -> Result<Answer, Error> {
-        let core = self.core.clone();
+    ) -> Result<Changed, Error> {
+        let (core, id) = (self.core.clone(), id.clone());
         self.detached(async move { core.change_schedule(&id, etag.as_deref(), request, &change).await }).await
     }
 }
@@ -281,38 +279,85 @@ impl Core {
         row.filter(|row| *row.id == *id).ok_or_else(|| not_found(id))
     }
 
-    /// The call of a request, if it was made before.
-    async fn call_before(&self, request: Option<&RequestKey>) -> Result<Option<ScheduleRequest>, Error> {
+    /// The call of a request, if it was made before and is remembered.
+    ///
+    /// To be asked after the look at the schedule that the call is about: if the same call is being made by another one, either
+    /// it is found here, or it has yet to write, which raises the schedule's version. So of all that come at once one is
+    /// carried out, and the others, having lost the fence, look again and find it.
+    async fn call_before(
+        &self,
+        request: Option<&RequestKey>,
+        now: Timestamp,
+    ) -> Result<Option<ScheduleRequest>, Error> {
         let Some(request) = request else { return Ok(None) };
         let call = self.store.schedule_request(request.key).await.map_err(Error::Store)?;
+        let call = call.filter(|call| call.time >= now - REQUEST_MEMORY);
         if call.as_ref().is_some_and(|call| call.content != request.content) {
             return Err(Rejection::RequestIdReused.into());
         }
         Ok(call)
     }
 
+    /// The name of a call among those of a schedule, which its slots and executions have. It follows from when the call was
+    /// made, too: made again after it was forgotten it is another one, whose execution must not have the first one's id.
+    fn call_name(&self, request: Option<&RequestKey>, time: Timestamp) -> Arc<str> {
+        let of = |request: &RequestKey| digest16(&[b"call", &request.key, &time.as_micros().to_be_bytes()]);
+        let uuid = request.map_or_else(|| self.entropy.uuid(), |request| Uuid::from_bytes(of(request)));
+        uuid.simple().to_string().into()
+    }
+
     async fn create_schedule(self: &Arc<Self>, new: NewSchedule) -> Result<Viewed, Error> {
-        if let Some(call) = self.call_before(new.request.as_ref()).await? {
-            return Ok(Viewed::of(call.row));
+        for tries in 0..TRIES_MAX {
+            let holder = self.store.schedule(&FindSchedule::Id(new.id.clone())).await.map_err(Error::Store)?;
+            let now = self.clock.wall();
+            if let Some(call) = self.call_before(new.request.as_ref(), now).await? {
+                return call.row.map(Viewed::of).ok_or_else(|| not_found(&new.id));
+            }
+            let (plan, definition) = self.judge_new(&new, now).await?;
+            if let Some(holder) = holder {
+                return Err(Error::ScheduleAlreadyExists { id: new.id.to_string(), uid: Uid(holder.uid) });
+            }
+            let firing = self.draft_new(&new, plan, definition, now)?;
+            let row = firing.write.row.clone();
+            match self.fire(vec![firing]).await?.first() {
+                Some(Fired::Written(key)) => {
+                    self.schedules.written();
+                    return Ok(Viewed::of(ScheduleRow { key: *key, ..row }));
+                }
+                Some(Fired::Conflict) => self.pause(pause_before(tries)).await,
+                Some(Fired::Failed) | None => return Err(Error::Internal),
+            }
         }
-        let now = self.clock.wall();
-        let uid = self.entropy.uuid();
-        let Settings { text, setting } = new.settings;
-        let plan = plan(uid, setting);
+        Err(Error::WriteConflict)
+    }
+
+    /// What a new schedule is to do, and the definition of what it is to start.
+    async fn judge_new(&self, new: &NewSchedule, now: Timestamp) -> Result<(Plan, Arc<Definition>), Error> {
+        let plan = plan(self.entropy.uuid(), new.settings.setting.clone());
         let definition = self.definition_for(&plan.start.workflow, plan.start.version.as_ref()).await?;
         judge(&new.id, &plan, true, Some(&definition), now)?;
+        Ok((plan, definition))
+    }
+
+    fn draft_new(
+        self: &Arc<Self>,
+        new: &NewSchedule,
+        plan: Plan,
+        definition: Arc<Definition>,
+        now: Timestamp,
+    ) -> Result<Firing, Error> {
         let mut state = State::new(now);
-        if let Some(note) = new.paused {
+        if let Some(note) = new.paused.clone() {
             state.pause(PauseReason::Asked { note }, now);
         }
         let row = ScheduleRow {
             key: ScheduleKey(0),
-            uid,
+            uid: plan.schedule.uid.0,
             id: new.id.clone(),
             version: 0,
             revision: 1,
             workflow: plan.start.workflow.clone(),
-            settings: text,
+            settings: new.settings.text.clone(),
             state: ScheduleState::Active,
             note: Arc::from(""),
             invalid: None,
@@ -331,66 +376,81 @@ impl Core {
         firing.write.decided_on = None;
         firing.write.is_change = true;
         firing.write.request = new.request.map(|request| (request, now));
-        let row = firing.write.row.clone();
-        match self.fire(vec![firing]).await?.first() {
-            Some(Fired::Written(key)) => {
-                self.schedules.written();
-                Ok(Viewed::of(ScheduleRow { key: *key, ..row }))
-            }
-            Some(Fired::Conflict) => {
-                // The same call may have been made twice at the same time.
-                if let Some(call) = self.call_before(new.request.as_ref()).await? {
-                    return Ok(Viewed::of(call.row));
-                }
-                let holder = self.find_schedule(&new.id, None).await?;
-                Err(Error::ScheduleAlreadyExists { id: new.id.to_string(), uid: Uid(holder.uid) })
-            }
-            Some(Fired::Failed) | None => Err(Error::Internal),
-        }
+        Ok(firing)
     }
 
     async fn change_schedule(
         self: &Arc<Self>,
-        id: &str,
+        id: &Arc<str>,
         etag: Option<&str>,
         request: Option<RequestKey>,
         change: &Change,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Changed, Error> {
         for tries in 0..TRIES_MAX {
-            if let Some(call) = self.call_before(request.as_ref()).await? {
-                return Ok(Answer::Before(call));
-            }
-            let row = self.find_schedule(id, None).await?;
-            let current = self::etag(&row);
-            if etag.is_some_and(|etag| etag != current) {
-                return Err(Error::EtagMismatch { id: id.to_owned(), etag: current });
-            }
+            let row = self.store.schedule(&FindSchedule::Id(id.clone())).await.map_err(Error::Store)?;
             let now = self.clock.wall();
-            let mut looked = self.look_at(vec![row], now).await?.pop().ok_or(Error::Internal)?;
-            let decision = self.decide_change(&mut looked, change, now).await?;
-            let mut firing = self.draft_firing(&looked, decision, now)?;
-            let write = &mut firing.write;
-            write.request = request.map(|request| (request, now));
-            if !matches!(change, Change::Trigger { .. } | Change::Backfill { .. }) {
-                write.is_change = true;
-                write.row.revision += 1;
-                write.row.update_time = now;
+            if let Some(ScheduleRequest { row, time, .. }) = self.call_before(request.as_ref(), now).await? {
+                return Ok(Changed { row, call: self.call_name(request.as_ref(), time), time, slots: None });
             }
-            if matches!(change, Change::Delete) {
-                write.row.delete_time = Some(now);
-                write.row.next_time = None;
-            }
-            let (row, slots) = (write.row.clone(), write.slots.clone());
-            match self.fire(vec![firing]).await?.first() {
-                Some(Fired::Written(_)) => {
-                    self.schedules.written();
-                    return Ok(Answer::Now(Changed { viewed: Viewed::of(row), slots }));
+            let call = self.call_name(request.as_ref(), now);
+            let made = match row {
+                Some(row) => self.change_row(row, etag, request, change, &call, now).await?,
+                None if matches!(change, Change::Delete { allow_missing: true }) => {
+                    let is_told = match request {
+                        Some(request) => {
+                            self.store.remember_schedule_request(request, now).await.map_err(Error::Store)?
+                        }
+                        None => true,
+                    };
+                    is_told.then(|| Changed { row: None, call, time: now, slots: None })
                 }
-                Some(Fired::Conflict) => self.pause(FIRST_PAUSE * 2_u32.pow(tries)).await,
-                Some(Fired::Failed) | None => return Err(Error::Internal),
+                None => return Err(not_found(id)),
+            };
+            match made {
+                Some(changed) => return Ok(changed),
+                None => self.pause(pause_before(tries)).await,
             }
         }
         Err(Error::WriteConflict)
+    }
+
+    /// Changes a schedule as it was read; none if somebody else was first.
+    async fn change_row(
+        self: &Arc<Self>,
+        row: ScheduleRow,
+        etag: Option<&str>,
+        request: Option<RequestKey>,
+        change: &Change,
+        call: &Arc<str>,
+        now: Timestamp,
+    ) -> Result<Option<Changed>, Error> {
+        let current = self::etag(&row);
+        if etag.is_some_and(|etag| etag != current) {
+            return Err(Error::EtagMismatch { id: row.id.to_string(), etag: current });
+        }
+        let mut looked = self.look_at(vec![row], now).await?.pop().ok_or(Error::Internal)?;
+        let decision = self.decide_change(&mut looked, change, call, now).await?;
+        let mut firing = self.draft_firing(&looked, decision, now)?;
+        let write = &mut firing.write;
+        write.request = request.map(|request| (request, now));
+        if !matches!(change, Change::Trigger { .. } | Change::Backfill(_)) {
+            write.is_change = true;
+            write.row.revision += 1;
+            write.row.update_time = now;
+        }
+        if matches!(change, Change::Delete { .. }) {
+            write.row.delete_time = Some(now);
+            write.row.next_time = None;
+        }
+        let (row, slots) = (write.row.clone(), write.slots.clone());
+        match self.fire(vec![firing]).await?.first() {
+            Some(Fired::Written(_)) => {
+                self.schedules.written();
+                Ok(Some(Changed { row: Some(row), call: call.clone(), time: now, slots: Some(slots) }))
+            }
+            Some(Fired::Conflict) => Ok(None),
+            Some(Fired::Failed) | None => Err(Error::Internal),
+        }
     }
 
     /// Decides what comes of a change; what is set is changed in the record.
@@ -398,6 +458,7 @@ impl Core {
         self: &Arc<Self>,
         looked: &mut Looked,
         change: &Change,
+        call: &Arc<str>,
         now: Timestamp,
     ) -> Result<Decision, Error> {
         match change {
@@ -411,17 +472,17 @@ impl Core {
                 looked.record.row.invalid = None;
                 Ok(decide(looked, now))
             }
-            Change::Delete => Ok(leave(looked)),
-            Change::Trigger { name, overlap } => {
-                let trigger = Trigger { request: name.clone(), overlap: *overlap };
+            Change::Delete { .. } => Ok(leave(looked)),
+            Change::Trigger { overlap } => {
+                let trigger = Trigger { request: call.clone(), overlap: *overlap };
                 let state = &looked.record.progress.state;
                 Ok(looked.plan()?.schedule.trigger(state, &trigger, &looked.situation(now)))
             }
-            Change::Backfill { name, span } => {
+            Change::Backfill(span) => {
                 let state = &looked.record.progress.state;
                 let (plan, situation) = (looked.plan()?, looked.situation(now));
                 let backfilled =
-                    plan.schedule.backfill(state, name, (span.first, span.last), span.concurrency, &situation);
+                    plan.schedule.backfill(state, call, (span.first, span.last), span.concurrency, &situation);
                 backfilled.map_err(|error| refused(&looked.record.row, error))
             }
         }
@@ -525,6 +586,11 @@ fn refused(row: &ScheduleRow, error: BackfillError) -> Error {
         BackfillError::Concurrency => "concurrency",
     };
     Invalid::field(field, error.to_string()).into()
+}
+
+/// How long to wait before another try.
+fn pause_before(tries: u32) -> Duration {
+    FIRST_PAUSE * 2_u32.pow(tries)
 }
 
 fn not_found(id: &str) -> Error {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::domain::Timestamp;
 use crate::engine::{Core, call::Error};
-use crate::store::{self, FindSchedule, ScheduleKey, ScheduleRow};
+use crate::store::{self, FindSchedule, REQUEST_MEMORY, ScheduleKey, ScheduleRow};
 use crate::telemetry;
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -36,8 +36,6 @@ const CLEANING_INTERVAL: Duration = Duration::from_mins(10);
 const FIRST_CLEANING: Duration = Duration::from_mins(5);
 /// Rows of each kind that are deleted at once.
 const DELETED_AT_ONCE: usize = 500;
-/// How long a call's `request_id` is remembered.
-const REQUEST_MEMORY: Duration = Duration::from_hours(24);
 
 /// Runs until the engine stops.
 pub(in crate::engine) async fn run(core: Arc<Core>) {

@@ -17,7 +17,7 @@ use super::{
     ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
     SessionRow, Size, SlotName, SlotOutcome, SlotRow, Statistics, Store,
 };
-use crate::domain::{SessionId, Timestamp, Uid};
+use crate::domain::{RequestKey, SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use std::{
     collections::BTreeMap,
@@ -389,6 +389,10 @@ impl Store for MemoryStore {
 
     async fn schedule_request(&self, key: [u8; 16]) -> Result<Option<ScheduleRequest>, Error> {
         Ok(self.tables().schedule_request(key))
+    }
+
+    async fn remember_schedule_request(&self, request: RequestKey, time: Timestamp) -> Result<bool, Error> {
+        Ok(self.write(|tables, changes| tables.remember_schedule_request(request, time, changes)))
     }
 
     async fn slots(

@@ -1,10 +1,11 @@
 //! The model's schedules and their ledger.
 
 use super::tables::Tables;
-use crate::domain::{Timestamp, Uid};
+use crate::domain::{RequestKey, Timestamp, Uid};
 use crate::store::{
-    Change, Committed, ExecutionState, FindSchedule, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow,
-    ScheduleState, ScheduleWrite, ScheduleWritten, SlotName, SlotOutcome, SlotRow, Statistics, Target,
+    Change, Committed, ExecutionState, FindSchedule, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRequest,
+    ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten, SlotKind, SlotName, SlotOutcome, SlotRow, Statistics,
+    Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -21,12 +22,18 @@ pub(super) struct Schedule {
 pub(super) struct Schedules {
     newest_key: i64,
     by_key: BTreeMap<ScheduleKey, Schedule>,
-    requests: BTreeMap<[u8; 16], ([u8; 16], ScheduleKey, Timestamp)>,
+    /// Contents, schedules (none: the call had found none) and times of calls.
+    requests: BTreeMap<[u8; 16], ([u8; 16], Option<ScheduleKey>, Timestamp)>,
 }
 
 impl Schedules {
     fn existing(&self) -> impl Iterator<Item = &ScheduleRow> {
         self.by_key.values().map(|schedule| &schedule.row).filter(|row| row.delete_time.is_none())
+    }
+
+    /// Whether a call may be written: none of its key is remembered.
+    fn is_new(&self, request: RequestKey, time: Timestamp) -> bool {
+        self.requests.get(&request.key).is_none_or(|(_, _, before)| *before < time - REQUEST_MEMORY)
     }
 
     fn of_id(&self, id: &str) -> Option<&ScheduleRow> {
@@ -50,6 +57,9 @@ impl Tables {
         };
         if !wins {
             return self.schedule_written_before(write);
+        }
+        if write.request.is_some_and(|(request, time)| !schedules.is_new(request, time)) {
+            return ScheduleWritten::Conflict;
         }
         let key = match write.decided_on {
             Some(_) => row.key,
@@ -96,10 +106,8 @@ impl Tables {
             }
         }
         if let Some((request, time)) = write.request {
-            schedules.requests.entry(request.key).or_insert_with(|| {
-                changes.add(Change::RequestWritten, 1);
-                (request.content, key, time)
-            });
+            schedules.requests.insert(request.key, (request.content, Some(key), time));
+            changes.add(Change::RequestWritten, 1);
         }
         let schedule = schedules.by_key.entry(key).or_insert_with(|| Schedule {
             row: row.clone(),
@@ -184,7 +192,22 @@ impl Tables {
 
     pub(super) fn schedule_request(&self, key: [u8; 16]) -> Option<ScheduleRequest> {
         let (content, schedule, time) = *self.schedules.requests.get(&key)?;
-        Some(ScheduleRequest { row: self.schedules.by_key.get(&schedule)?.row.clone(), content, time })
+        let row = schedule.and_then(|key| self.schedules.by_key.get(&key)).map(|schedule| schedule.row.clone());
+        Some(ScheduleRequest { row, content, time })
+    }
+
+    pub(super) fn remember_schedule_request(
+        &mut self,
+        request: RequestKey,
+        time: Timestamp,
+        changes: &mut Statistics,
+    ) -> bool {
+        let is_new = self.schedules.is_new(request, time);
+        if is_new {
+            self.schedules.requests.insert(request.key, (request.content, None, time));
+            changes.add(Change::RequestWritten, 1);
+        }
+        is_new
     }
 
     pub(super) fn slots(
@@ -220,7 +243,10 @@ impl Tables {
     ) -> u64 {
         let mut old = BTreeSet::new();
         for (key, schedule) in &self.schedules.by_key {
-            let is_old = |slot: &&SlotRow| slot.actual_time < decided_before && slot.outcome != SlotOutcome::Buffered;
+            let is_old = |slot: &&SlotRow| {
+                let is_answer = slot.name.kind == SlotKind::Trigger && slot.actual_time >= called_before;
+                slot.actual_time < decided_before && slot.outcome != SlotOutcome::Buffered && !is_answer
+            };
             old.extend(schedule.slots.values().filter(is_old).map(|slot| (slot.actual_time, *key, slot.name.clone())));
         }
         let mut deleted = 0;
@@ -231,7 +257,7 @@ impl Tables {
         }
         let gone = self.schedules.by_key.iter().filter(|(_, schedule)| schedule.slots.is_empty());
         let gone = gone.filter_map(|(key, schedule)| Some((schedule.row.delete_time?, *key)));
-        let gone: BTreeSet<_> = gone.filter(|(time, _)| *time < decided_before).collect();
+        let gone: BTreeSet<_> = gone.filter(|(time, _)| *time < decided_before.min(called_before)).collect();
         for (_, key) in gone.into_iter().take(limit) {
             self.schedules.by_key.remove(&key);
             changes.add(Change::ScheduleDeleted, 1);

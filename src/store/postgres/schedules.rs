@@ -33,12 +33,12 @@ pub(super) async fn write(store: &PostgresStore, writes: Vec<ScheduleWrite>) -> 
                 outcomes[place] = Some(outcome);
             }
         }
-        Err(what) if sound.len() == 1 => outcomes[sound[0]] = Some(ScheduleWritten::Failed { what }),
+        Err(cause) if sound.len() == 1 => outcomes[sound[0]] = Some(schedules::not_whole(&cause)),
         Err(_) => {
             for place in sound {
                 let alone = attempt(store, [writes[place].clone()].into()).await?;
                 let outcome = alone.map(|mut written| written.pop().expect("there is an answer for each write"));
-                outcomes[place] = Some(outcome.unwrap_or_else(|what| ScheduleWritten::Failed { what }));
+                outcomes[place] = Some(outcome.unwrap_or_else(|cause| schedules::not_whole(&cause)));
             }
         }
     }
@@ -49,7 +49,7 @@ pub(super) async fn write(store: &PostgresStore, writes: Vec<ScheduleWrite>) -> 
 async fn attempt(
     store: &PostgresStore,
     writes: Arc<[Arc<ScheduleWrite>]>,
-) -> Result<Result<Vec<ScheduleWritten>, String>, Error> {
+) -> Result<Result<Vec<ScheduleWritten>, sqlx::Error>, Error> {
     if writes.is_empty() {
         return Ok(Ok(Vec::new()));
     }
@@ -59,11 +59,7 @@ async fn attempt(
         let (writes, slot) = (writes.clone(), slot.load(Ordering::Relaxed));
         Box::pin(async move { write_whole(transaction, &writes, slot, committer).await })
     });
-    let written = written.await?;
-    Ok(written.map_err(|cause| {
-        tracing::error!(error = %cause, "a schedule cannot be written");
-        cause.to_string()
-    }))
+    written.await
 }
 
 async fn write_whole(

@@ -1,7 +1,7 @@
 //! What a store does, in PostgreSQL: each read is a statement or two, each write a transaction.
 
 use super::{PostgresStore, nodes};
-use crate::domain::{SessionId, Timestamp, Uid};
+use crate::domain::{RequestKey, SessionId, Timestamp, Uid};
 use crate::store::{
     Append, BatchCursor, BatchProgress, BatchRow, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow,
     Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints,
@@ -434,6 +434,10 @@ impl Store for PostgresStore {
         self.connections
             .read(move |connection| Box::pin(async move { schedules::states_of(connection, &uids).await }))
             .await
+    }
+
+    async fn remember_schedule_request(&self, request: RequestKey, time: Timestamp) -> Result<bool, Error> {
+        self.connections.write(move |transaction| Box::pin(schedules::remember(transaction, request, time))).await
     }
 
     async fn delete_slots(

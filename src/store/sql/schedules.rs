@@ -3,10 +3,10 @@
 use super::executions::limit;
 use super::row::{bytes, damaged, text, time, time_if_any, unsigned, uuid};
 use super::{Connection, List, Row, Rows, Transaction, Value, Values};
-use crate::domain::{Timestamp, Uid};
+use crate::domain::{RequestKey, Timestamp, Uid};
 use crate::store::{
-    Change, ExecutionState, FindSchedule, NAMESPACE, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow,
-    ScheduleState, ScheduleWrite, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow,
+    Change, ExecutionState, FindSchedule, NAMESPACE, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRequest,
+    ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -62,12 +62,19 @@ static SLOTS: Rows = Rows::new(
      execution_uid = excluded.execution_uid, detail = excluded.detail WHERE slots.outcome = 2 RETURNING schedule_key",
 );
 
+/// Primary key of `schedule_requests`: the fence of calls. One that is forgotten is in nobody's way, though it may still be there.
 static REQUESTS: Rows = Rows::new(
     "INSERT INTO schedule_requests (request_key, request_content, schedule_key, time) \
      SELECT column1, column2, column3, column4 FROM ",
     4,
-    " AS v WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING",
+    " AS v WHERE column1 IS NOT NULL ON CONFLICT (request_key) DO UPDATE SET request_content = excluded.request_content, \
+     schedule_key = excluded.schedule_key, time = excluded.time \
+     WHERE schedule_requests.time < excluded.time - 86400000000 RETURNING request_key",
 );
+const _: () = assert!(REQUEST_MEMORY.as_micros() == 86_400_000_000, "the statement above says it, too");
+
+/// The schedule of a call that had found none: no schedule has this key.
+const NO_SCHEDULE: i64 = 0;
 
 const WRITTEN_BEFORE: &str = "SELECT key FROM schedules WHERE uid = $1 AND write_id = $2";
 const BY_ID: &str = concat!(
@@ -84,7 +91,8 @@ static BY_KEYS: Rows = Rows::new(
 const BY_REQUEST: &str = concat!(
     "SELECT ",
     schedule_columns!(),
-    ", r.request_content, r.time FROM schedule_requests AS r CROSS JOIN schedules AS s WHERE r.request_key = $1 AND s.key = r.schedule_key"
+    ", r.request_content, r.time FROM schedule_requests AS r LEFT JOIN schedules AS s ON s.key = r.schedule_key \
+     WHERE r.request_key = $1"
 );
 /// Index `schedules_id`.
 pub(crate) const ALL: &str = concat!(
@@ -142,10 +150,10 @@ pub(crate) static STATES: Rows = Rows::new(
     1,
     " AS v CROSS JOIN executions AS e WHERE e.uid = v.column1 AND e.delete_time IS NULL",
 );
-/// Index `slots_actual`.
+/// Index `slots_actual`. A trigger's slot (kind 2) is the answer to a call that may come again.
 pub(crate) const DELETE_SLOTS: &str = "DELETE FROM slots WHERE (schedule_key, nominal_time, kind, request) IN \
      (SELECT l.schedule_key, l.nominal_time, l.kind, l.request FROM slots AS l WHERE l.actual_time < $1 AND l.outcome <> 2 \
-      ORDER BY l.actual_time LIMIT $2)";
+      AND (l.kind <> 2 OR l.actual_time < $3) ORDER BY l.actual_time LIMIT $2)";
 /// Index `schedules_delete`; of each a look into `slots`.
 pub(crate) const DELETE_SCHEDULES: &str = "DELETE FROM schedules WHERE key IN \
      (SELECT s.key FROM schedules AS s WHERE s.delete_time < $1 \
@@ -245,6 +253,15 @@ async fn write_companions<T: Transaction>(
 ) -> sqlx::Result<()> {
     let won: Vec<(ScheduleKey, &ScheduleWrite)> =
         won.iter().zip(writes).filter_map(|(key, write)| Some(((*key)?, *write))).collect();
+    let requests: Vec<[Value; 4]> = won
+        .iter()
+        .filter_map(|(key, write)| write.request.map(|(request, time)| request_values(request, key.0, time)))
+        .collect();
+    let count = requests.len();
+    let written = transaction.returning_of_many(Change::RequestWritten, &REQUESTS, List::of(requests)).await?;
+    if written.len() != count {
+        return Err(sqlx::Error::Encode(Box::new(CallIsRemembered)));
+    }
     let settings = won.iter().filter(|(_, write)| write.is_change && write.decided_on.is_some()).map(|(key, write)| {
         let row = &write.row;
         [
@@ -264,11 +281,35 @@ async fn write_companions<T: Transaction>(
     if written.len() != count {
         return Err(sqlx::Error::Encode("slots_once: a slot was decided before".into()));
     }
-    let requests = won.iter().filter_map(|(key, write)| Some((key, write.request?)));
-    let requests = requests.map(|(key, (request, time))| {
-        [(&request.key).into(), (&request.content).into(), key.0.into(), time.as_micros().into()]
-    });
-    transaction.run_many(Change::RequestWritten, &REQUESTS, List::of(requests)).await.map(drop)
+    Ok(())
+}
+
+/// A write rolls back because its call was answered before.
+#[derive(Debug, thiserror::Error)]
+#[error("the call is remembered")]
+struct CallIsRemembered;
+
+/// What became of a write that could not be whole.
+pub(crate) fn not_whole(cause: &sqlx::Error) -> ScheduleWritten {
+    if matches!(cause, sqlx::Error::Encode(inner) if inner.is::<CallIsRemembered>()) {
+        return ScheduleWritten::Conflict;
+    }
+    tracing::error!(error = %cause, "a schedule cannot be written");
+    ScheduleWritten::Failed { what: cause.to_string() }
+}
+
+fn request_values(request: RequestKey, schedule: i64, time: Timestamp) -> [Value; 4] {
+    [(&request.key).into(), (&request.content).into(), schedule.into(), time.as_micros().into()]
+}
+
+/// Remembers a call that had nothing to change; says whether it does, or another one was first.
+pub(crate) async fn remember<T: Transaction>(
+    transaction: &mut T,
+    request: RequestKey,
+    time: Timestamp,
+) -> sqlx::Result<bool> {
+    let list = List::of([request_values(request, NO_SCHEDULE, time)]);
+    Ok(!transaction.returning_of_many(Change::RequestWritten, &REQUESTS, list).await?.is_empty())
 }
 
 fn slot_values(key: ScheduleKey, slot: &SlotRow) -> [Value; 12] {
@@ -363,8 +404,13 @@ pub(crate) async fn next_time<C: Connection>(connection: &mut C) -> sqlx::Result
 
 pub(crate) async fn request<C: Connection>(connection: &mut C, key: [u8; 16]) -> sqlx::Result<Option<ScheduleRequest>> {
     let row = connection.row(BY_REQUEST, [(&key).into()].into()).await?;
-    let request =
-        |row| Ok(ScheduleRequest { row: schedule_row(&row)?, content: bytes(&row, 20)?, time: time(&row, 21)? });
+    let request = |row| {
+        let schedule = match time_if_any(&row, 17)? {
+            Some(_) => Some(schedule_row(&row)?),
+            None => None,
+        };
+        Ok(ScheduleRequest { row: schedule, content: bytes(&row, 20)?, time: time(&row, 21)? })
+    };
     row.map(request).transpose()
 }
 
@@ -420,8 +466,10 @@ pub(crate) async fn delete<T: Transaction>(
     most: usize,
 ) -> sqlx::Result<u64> {
     let values = |before: Timestamp| Values::default().with(before.as_micros()).with(limit(most));
-    let slots = transaction.run(Change::SlotDeleted, DELETE_SLOTS, values(decided_before)).await?;
-    let schedules = transaction.run(Change::ScheduleDeleted, DELETE_SCHEDULES, values(decided_before)).await?;
+    let old = values(decided_before).with(called_before.as_micros());
+    let slots = transaction.run(Change::SlotDeleted, DELETE_SLOTS, old).await?;
+    let gone = values(decided_before.min(called_before));
+    let schedules = transaction.run(Change::ScheduleDeleted, DELETE_SCHEDULES, gone).await?;
     let requests = transaction.run(Change::RequestDeleted, DELETE_REQUESTS, values(called_before)).await?;
     Ok(slots + schedules + requests)
 }

@@ -25,7 +25,7 @@ use super::{
     sql::{Transaction as _, batches, definitions, executions, list, retention, schedules, sessions},
 };
 use super::{statistics::Totals, unbroken::unbroken};
-use crate::domain::{SessionId, Timestamp, Uid};
+use crate::domain::{RequestKey, SessionId, Timestamp, Uid};
 use async_trait::async_trait;
 use checkpoint::Checkpointer;
 use connection::{Readers, Transaction, Writer};
@@ -455,6 +455,10 @@ impl Store for SqliteStore {
 
     async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error> {
         self.readers.read(async |reader| schedules::states_of(reader, uids).await).await
+    }
+
+    async fn remember_schedule_request(&self, request: RequestKey, time: Timestamp) -> Result<bool, Error> {
+        self.write(move |transaction| Box::pin(schedules::remember(transaction, request, time))).await
     }
 
     async fn delete_slots(

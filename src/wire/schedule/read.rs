@@ -3,7 +3,6 @@
 //! Every fault has a code, and all are told at once: where a value cannot be read, the rest is judged with one in its place that
 //! no rule minds.
 
-use super::LABEL;
 use crate::domain::schedule::{
     CATCHUP_WINDOW_DEFAULT, Calendar, DateRange, Draft, Exclusions, Interval, Missing, Overlap, Policies, Range,
     Repeated, SlotInput, Spec, code,
@@ -202,8 +201,7 @@ fn read_start(v: &mut Violations, start: &proto::StartTemplate) -> Option<Start>
         v.refuse("labels", code::TOO_MANY, format_args!("has more than {} entries", field::LABELS_MAX - 1));
     }
     for (key, value) in &labels {
-        let judged = if key == LABEL { Err("is the server's own label") } else { field::label(key, value) };
-        v.take_coded(&format!("labels[{key:?}]"), code::LABEL_INVALID, judged);
+        v.take_coded(&format!("labels[{key:?}]"), code::LABEL_INVALID, field::new_label(key, value));
     }
     let read = Start { workflow: workflow?, version, input: input?, labels };
     (v.count() == before).then_some(read)

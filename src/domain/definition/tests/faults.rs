@@ -62,6 +62,7 @@ fn the_head_of_a_definition_is_checked() {
         ("descripton: x", (code::UNKNOWN_FIELD, "descripton")),
         ("description: 1", (code::TYPE_MISMATCH, "description")),
         ("labels: {'a b': x}", (code::LABEL_INVALID, "labels[\"a b\"]")),
+        ("labels: {orbit.schedule: x}", (code::LABEL_INVALID, "labels[\"orbit.schedule\"]")),
         ("labels: {tier: 1}", (code::TYPE_MISMATCH, "labels[\"tier\"]")),
         ("labels: [a]", (code::TYPE_MISMATCH, "labels")),
         ("input: {type: nonsense}", (code::SCHEMA_INVALID, "input")),

@@ -427,7 +427,10 @@ fn the_end_of_a_run_does_not_hurry_what_is_paced_and_the_pace_holds_up_no_slot_o
     let looked = schedule.decide(&first.state, &when("2026-01-01T12:00:00.6Z", 0));
     assert_eq!((rows(&looked), &looked.state), (vec![], &first.state));
     let regular = schedule.decide(&first.state, &when("2026-01-01T12:00:01Z", 0));
-    assert_eq!((rows(&regular), wake(&regular)), (vec!["12:00:01 started".to_owned()], "2026-01-01T12:00:01.4Z".to_owned()));
+    assert_eq!(
+        (rows(&regular), wake(&regular)),
+        (vec!["12:00:01 started".to_owned()], "2026-01-01T12:00:01.4Z".to_owned())
+    );
     let next = schedule.decide(&regular.state, &when("2026-01-01T12:00:01.4Z", 0));
     assert_eq!(next.entries.len(), 10);
     // A clock that was put back holds nothing up for long.

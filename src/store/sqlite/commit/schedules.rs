@@ -32,7 +32,7 @@ pub(in crate::store::sqlite) async fn write(
         }
         Err(Unfinished::RolledBack(cause)) if is_of_the_data(&cause) => {
             for place in sound {
-                outcomes[place] = Some(failed(&cause));
+                outcomes[place] = Some(schedules::not_whole(&cause));
             }
         }
         Err(unfinished) => return Err(unfinished.into()),
@@ -43,18 +43,13 @@ pub(in crate::store::sqlite) async fn write(
 async fn write_alone(writer: &mut Writer, write: &ScheduleWrite) -> Result<ScheduleWritten, Error> {
     match attempt(writer, &[write]).await {
         Ok(mut written) => Ok(written.pop().expect("there is an answer for each write")),
-        Err(Unfinished::RolledBack(cause)) if is_of_the_data(&cause) => Ok(failed(&cause)),
+        Err(Unfinished::RolledBack(cause)) if is_of_the_data(&cause) => Ok(schedules::not_whole(&cause)),
         Err(unfinished) => Err(unfinished.into()),
     }
 }
 
 fn is_of_the_data(cause: &sqlx::Error) -> bool {
     matches!(cause, sqlx::Error::Encode(_)) || error::is_of_the_data(cause)
-}
-
-fn failed(cause: &sqlx::Error) -> ScheduleWritten {
-    tracing::error!(error = %cause, "a schedule cannot be written");
-    ScheduleWritten::Failed { what: cause.to_string() }
 }
 
 fn broken_rule(write: &ScheduleWrite) -> Option<ScheduleWritten> {

@@ -983,7 +983,7 @@ type StartExecutionRequest struct {
 	// Input. Default: JSON `null`; the schema's defaults are filled in.
 	Input *v1.Payload `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
 	// Labels, added to the definition's; these win. At most 32 in all; keys of 1 to 63 characters
-	// `a-z A-Z 0-9 . _ -`, values of at most 255 characters.
+	// `a-z A-Z 0-9 . _ -`, not beginning with `orbit.`, as the server's own do; values of at most 255 characters.
 	Labels map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Makes the call safe to repeat.
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -2896,7 +2896,7 @@ type RerunExecutionRequest struct {
 	Input *v1.Payload `protobuf:"bytes,4,opt,name=input,proto3" json:"input,omitempty"`
 	// Id of the new execution; as in `StartExecution`. Default: the server makes one; with a `request_id` always the same.
 	NewId string `protobuf:"bytes,5,opt,name=new_id,json=newId,proto3" json:"new_id,omitempty"`
-	// Labels, added to those of the execution to repeat; these win. Limits as in `StartExecution`.
+	// Labels, added to those of the execution to repeat, without the server's own; these win. Limits as in `StartExecution`.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Makes the call safe to repeat.
 	RequestId     string `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

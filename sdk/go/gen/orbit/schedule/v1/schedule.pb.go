@@ -574,7 +574,7 @@ type StartTemplate struct {
 	// `${ schedule.id }`. It is checked against the definition's schema when the schedule is made or changed, and with each
 	// start. Default: null.
 	Input *v1.Payload `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"`
-	// Labels of each execution, at most 31. The server adds `orbit.schedule`, the id of the schedule.
+	// Labels of each execution, at most 31, none beginning with `orbit.`. The server adds `orbit.schedule`, the id of the schedule.
 	Labels        map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

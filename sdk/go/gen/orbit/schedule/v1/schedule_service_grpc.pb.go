@@ -39,7 +39,9 @@ const (
 // Starts executions at given times: for callers and operators.
 //
 // Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call again
-// changes nothing and answers with the schedule as it is then; another call with it gets `REQUEST_ID_REUSED`.
+// changes nothing and answers with the schedule, or the slot, as it is then; also where both come at once. It names a call of one
+// rpc on one schedule, by its id: with other content that gets `REQUEST_ID_REUSED`; for another rpc or another schedule it is
+// another `request_id`. A refused call is not remembered.
 //
 // A write is durable before its answer. Once an update, a pause or a deletion has been answered, nothing starts that was
 // decided before it, on whichever server.
@@ -63,6 +65,7 @@ type ScheduleServiceClient interface {
 	UpdateSchedule(ctx context.Context, in *UpdateScheduleRequest, opts ...grpc.CallOption) (*UpdateScheduleResponse, error)
 	// Deletes a schedule; its id is free at once. Executions that it has started go on, and its ledger is kept as long as any.
 	//
+	// The same call again, by its `request_id`, deletes nothing, also if a schedule of that id was made meanwhile.
 	// Errors: `SCHEDULE_NOT_FOUND` (unless `allow_missing`), `ETAG_MISMATCH`, `REQUEST_ID_REUSED`, `WRITE_CONFLICT`.
 	DeleteSchedule(ctx context.Context, in *DeleteScheduleRequest, opts ...grpc.CallOption) (*DeleteScheduleResponse, error)
 	// Pauses a schedule: no slot starts by itself, also none that waits. Slots that come meanwhile are passed over for good.
@@ -222,7 +225,9 @@ func (c *scheduleServiceClient) ListSlots(ctx context.Context, in *ListSlotsRequ
 // Starts executions at given times: for callers and operators.
 //
 // Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call again
-// changes nothing and answers with the schedule as it is then; another call with it gets `REQUEST_ID_REUSED`.
+// changes nothing and answers with the schedule, or the slot, as it is then; also where both come at once. It names a call of one
+// rpc on one schedule, by its id: with other content that gets `REQUEST_ID_REUSED`; for another rpc or another schedule it is
+// another `request_id`. A refused call is not remembered.
 //
 // A write is durable before its answer. Once an update, a pause or a deletion has been answered, nothing starts that was
 // decided before it, on whichever server.
@@ -246,6 +251,7 @@ type ScheduleServiceServer interface {
 	UpdateSchedule(context.Context, *UpdateScheduleRequest) (*UpdateScheduleResponse, error)
 	// Deletes a schedule; its id is free at once. Executions that it has started go on, and its ledger is kept as long as any.
 	//
+	// The same call again, by its `request_id`, deletes nothing, also if a schedule of that id was made meanwhile.
 	// Errors: `SCHEDULE_NOT_FOUND` (unless `allow_missing`), `ETAG_MISMATCH`, `REQUEST_ID_REUSED`, `WRITE_CONFLICT`.
 	DeleteSchedule(context.Context, *DeleteScheduleRequest) (*DeleteScheduleResponse, error)
 	// Pauses a schedule: no slot starts by itself, also none that waits. Slots that come meanwhile are passed over for good.

@@ -158,7 +158,7 @@ type Definition struct {
 	// 36,500 days. Default: no limit.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Labels that every execution of this version gets, for filters. At most 32; keys of 1 to 63 characters
-	// `a-z A-Z 0-9 . _ -`, values of at most 255 characters. Not part of the hash.
+	// `a-z A-Z 0-9 . _ -`, not beginning with `orbit.`; values of at most 255 characters. Not part of the hash.
 	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Contracts of the tasks that the steps use, by `name@version`.
 	Tasks map[string]*TaskContract `protobuf:"bytes,8,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

@@ -34,7 +34,8 @@ const (
 	ErrorReason_ERROR_REASON_PAGE_TOKEN_INVALID ErrorReason = 2
 	// INVALID_ARGUMENT (HTTP 413): a payload or the whole message is larger than the limit in the metadata.
 	ErrorReason_ERROR_REASON_PAYLOAD_TOO_LARGE ErrorReason = 3
-	// INVALID_ARGUMENT: the `request_id` was used for another call. Use a new one for a new call.
+	// INVALID_ARGUMENT: the `request_id` was used for another call of the same rpc on the same resource. Use a new one for a new
+	// call.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 4
 	// INVALID_ARGUMENT: the definition has faults; each is in `google.rpc.BadRequest` with line, column, code and hint.
 	ErrorReason_ERROR_REASON_DEFINITION_INVALID ErrorReason = 5

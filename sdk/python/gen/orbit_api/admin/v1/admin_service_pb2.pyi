@@ -475,7 +475,7 @@ class StartExecutionRequest(google.protobuf.message.Message):
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Labels, added to the definition's; these win. At most 32 in all; keys of 1 to 63 characters
-        `a-z A-Z 0-9 . _ -`, values of at most 255 characters.
+        `a-z A-Z 0-9 . _ -`, not beginning with `orbit.`, as the server's own do; values of at most 255 characters.
         """
 
     @property
@@ -1312,7 +1312,7 @@ class RerunExecutionRequest(google.protobuf.message.Message):
 
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Labels, added to those of the execution to repeat; these win. Limits as in `StartExecution`."""
+        """Labels, added to those of the execution to repeat, without the server's own; these win. Limits as in `StartExecution`."""
 
     def __init__(
         self,

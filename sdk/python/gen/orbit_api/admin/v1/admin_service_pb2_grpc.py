@@ -29,7 +29,8 @@ class AdminServiceStub(object):
     """Deploys definitions, starts executions and looks after them: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
-    again gets the first answer; another call with it gets `REQUEST_ID_REUSED`.
+    again gets the first answer. It names a call of one rpc on what the request names (an execution, by its id): with other
+    content that gets `REQUEST_ID_REUSED`; for another rpc or another execution it is another `request_id`.
     """
 
     def __init__(self, channel):
@@ -179,7 +180,8 @@ class AdminServiceServicer(object):
     """Deploys definitions, starts executions and looks after them: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
-    again gets the first answer; another call with it gets `REQUEST_ID_REUSED`.
+    again gets the first answer. It names a call of one rpc on what the request names (an execution, by its id): with other
+    content that gets `REQUEST_ID_REUSED`; for another rpc or another execution it is another `request_id`.
     """
 
     def DeployDefinition(self, request, context):
@@ -580,7 +582,8 @@ class AdminService(object):
     """Deploys definitions, starts executions and looks after them: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
-    again gets the first answer; another call with it gets `REQUEST_ID_REUSED`.
+    again gets the first answer. It names a call of one rpc on what the request names (an execution, by its id): with other
+    content that gets `REQUEST_ID_REUSED`; for another rpc or another execution it is another `request_id`.
     """
 
     @staticmethod

@@ -222,7 +222,7 @@ class StartTemplate(google.protobuf.message.Message):
 
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Labels of each execution, at most 31. The server adds `orbit.schedule`, the id of the schedule."""
+        """Labels of each execution, at most 31, none beginning with `orbit.`. The server adds `orbit.schedule`, the id of the schedule."""
 
     def __init__(
         self,

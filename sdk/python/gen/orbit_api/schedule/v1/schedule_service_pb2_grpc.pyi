@@ -205,7 +205,9 @@ class ScheduleServiceStub(typing.Generic[_ScheduleServiceCreateScheduleType, _Sc
     """Starts executions at given times: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call again
-    changes nothing and answers with the schedule as it is then; another call with it gets `REQUEST_ID_REUSED`.
+    changes nothing and answers with the schedule, or the slot, as it is then; also where both come at once. It names a call of one
+    rpc on one schedule, by its id: with other content that gets `REQUEST_ID_REUSED`; for another rpc or another schedule it is
+    another `request_id`. A refused call is not remembered.
 
     A write is durable before its answer. Once an update, a pause or a deletion has been answered, nothing starts that was
     decided before it, on whichever server.
@@ -333,6 +335,7 @@ class ScheduleServiceStub(typing.Generic[_ScheduleServiceCreateScheduleType, _Sc
     DeleteSchedule: _ScheduleServiceDeleteScheduleType
     """Deletes a schedule; its id is free at once. Executions that it has started go on, and its ledger is kept as long as any.
 
+    The same call again, by its `request_id`, deletes nothing, also if a schedule of that id was made meanwhile.
     Errors: `SCHEDULE_NOT_FOUND` (unless `allow_missing`), `ETAG_MISMATCH`, `REQUEST_ID_REUSED`, `WRITE_CONFLICT`.
     """
 
@@ -429,7 +432,9 @@ class ScheduleServiceServicer(metaclass=abc.ABCMeta):
     """Starts executions at given times: for callers and operators.
 
     Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call again
-    changes nothing and answers with the schedule as it is then; another call with it gets `REQUEST_ID_REUSED`.
+    changes nothing and answers with the schedule, or the slot, as it is then; also where both come at once. It names a call of one
+    rpc on one schedule, by its id: with other content that gets `REQUEST_ID_REUSED`; for another rpc or another schedule it is
+    another `request_id`. A refused call is not remembered.
 
     A write is durable before its answer. Once an update, a pause or a deletion has been answered, nothing starts that was
     decided before it, on whichever server.
@@ -486,6 +491,7 @@ class ScheduleServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[orbit_api.schedule.v1.schedule_service_pb2.DeleteScheduleResponse, collections.abc.Awaitable[orbit_api.schedule.v1.schedule_service_pb2.DeleteScheduleResponse]]:
         """Deletes a schedule; its id is free at once. Executions that it has started go on, and its ledger is kept as long as any.
 
+        The same call again, by its `request_id`, deletes nothing, also if a schedule of that id was made meanwhile.
         Errors: `SCHEDULE_NOT_FOUND` (unless `allow_missing`), `ETAG_MISMATCH`, `REQUEST_ID_REUSED`, `WRITE_CONFLICT`.
         """
 

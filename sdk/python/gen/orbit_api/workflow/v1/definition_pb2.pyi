@@ -147,7 +147,7 @@ class Definition(google.protobuf.message.Message):
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Labels that every execution of this version gets, for filters. At most 32; keys of 1 to 63 characters
-        `a-z A-Z 0-9 . _ -`, values of at most 255 characters. Not part of the hash.
+        `a-z A-Z 0-9 . _ -`, not beginning with `orbit.`; values of at most 255 characters. Not part of the hash.
         """
 
     @property

@@ -31,7 +31,9 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     ERROR_REASON_PAYLOAD_TOO_LARGE: _ErrorReason.ValueType  # 3
     """INVALID_ARGUMENT (HTTP 413): a payload or the whole message is larger than the limit in the metadata."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 4
-    """INVALID_ARGUMENT: the `request_id` was used for another call. Use a new one for a new call."""
+    """INVALID_ARGUMENT: the `request_id` was used for another call of the same rpc on the same resource. Use a new one for a new
+    call.
+    """
     ERROR_REASON_DEFINITION_INVALID: _ErrorReason.ValueType  # 5
     """INVALID_ARGUMENT: the definition has faults; each is in `google.rpc.BadRequest` with line, column, code and hint."""
     ERROR_REASON_EXECUTION_NOT_FOUND: _ErrorReason.ValueType  # 6
@@ -127,7 +129,9 @@ ERROR_REASON_PAGE_TOKEN_INVALID: ErrorReason.ValueType  # 2
 ERROR_REASON_PAYLOAD_TOO_LARGE: ErrorReason.ValueType  # 3
 """INVALID_ARGUMENT (HTTP 413): a payload or the whole message is larger than the limit in the metadata."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 4
-"""INVALID_ARGUMENT: the `request_id` was used for another call. Use a new one for a new call."""
+"""INVALID_ARGUMENT: the `request_id` was used for another call of the same rpc on the same resource. Use a new one for a new
+call.
+"""
 ERROR_REASON_DEFINITION_INVALID: ErrorReason.ValueType  # 5
 """INVALID_ARGUMENT: the definition has faults; each is in `google.rpc.BadRequest` with line, column, code and hint."""
 ERROR_REASON_EXECUTION_NOT_FOUND: ErrorReason.ValueType  # 6

@@ -522,7 +522,7 @@ export declare type StartExecutionRequest = Message<"orbit.admin.v1.StartExecuti
 
   /**
    * Labels, added to the definition's; these win. At most 32 in all; keys of 1 to 63 characters
-   * `a-z A-Z 0-9 . _ -`, values of at most 255 characters.
+   * `a-z A-Z 0-9 . _ -`, not beginning with `orbit.`, as the server's own do; values of at most 255 characters.
    *
    * @generated from field: map<string, string> labels = 5;
    */
@@ -1513,7 +1513,7 @@ export declare type RerunExecutionRequest = Message<"orbit.admin.v1.RerunExecuti
   newId: string;
 
   /**
-   * Labels, added to those of the execution to repeat; these win. Limits as in `StartExecution`.
+   * Labels, added to those of the execution to repeat, without the server's own; these win. Limits as in `StartExecution`.
    *
    * @generated from field: map<string, string> labels = 6;
    */
@@ -2242,7 +2242,8 @@ export declare const IdReusePolicySchema: GenEnum<IdReusePolicy>;
  * Deploys definitions, starts executions and looks after them: for callers and operators.
  *
  * Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
- * again gets the first answer; another call with it gets `REQUEST_ID_REUSED`.
+ * again gets the first answer. It names a call of one rpc on what the request names (an execution, by its id): with other
+ * content that gets `REQUEST_ID_REUSED`; for another rpc or another execution it is another `request_id`.
  *
  * @generated from service orbit.admin.v1.AdminService
  */

@@ -477,7 +477,8 @@ export const IdReusePolicy = /*@__PURE__*/
  * Deploys definitions, starts executions and looks after them: for callers and operators.
  *
  * Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call
- * again gets the first answer; another call with it gets `REQUEST_ID_REUSED`.
+ * again gets the first answer. It names a call of one rpc on what the request names (an execution, by its id): with other
+ * content that gets `REQUEST_ID_REUSED`; for another rpc or another execution it is another `request_id`.
  *
  * @generated from service orbit.admin.v1.AdminService
  */

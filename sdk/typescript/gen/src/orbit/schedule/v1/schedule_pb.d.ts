@@ -247,7 +247,7 @@ export declare type StartTemplate = Message<"orbit.schedule.v1.StartTemplate"> &
   input?: Payload | undefined;
 
   /**
-   * Labels of each execution, at most 31. The server adds `orbit.schedule`, the id of the schedule.
+   * Labels of each execution, at most 31, none beginning with `orbit.`. The server adds `orbit.schedule`, the id of the schedule.
    *
    * @generated from field: map<string, string> labels = 4;
    */

@@ -172,7 +172,9 @@ export const ListSlotsResponseSchema = /*@__PURE__*/
  * Starts executions at given times: for callers and operators.
  *
  * Every write takes an optional `request_id` (1 to 64 characters, best a UUID), remembered for 24 hours: the same call again
- * changes nothing and answers with the schedule as it is then; another call with it gets `REQUEST_ID_REUSED`.
+ * changes nothing and answers with the schedule, or the slot, as it is then; also where both come at once. It names a call of one
+ * rpc on one schedule, by its id: with other content that gets `REQUEST_ID_REUSED`; for another rpc or another schedule it is
+ * another `request_id`. A refused call is not remembered.
  *
  * A write is durable before its answer. Once an update, a pause or a deletion has been answered, nothing starts that was
  * decided before it, on whichever server.

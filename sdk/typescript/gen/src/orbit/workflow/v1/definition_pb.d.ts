@@ -76,7 +76,7 @@ export declare type Definition = Message<"orbit.workflow.v1.Definition"> & {
 
   /**
    * Labels that every execution of this version gets, for filters. At most 32; keys of 1 to 63 characters
-   * `a-z A-Z 0-9 . _ -`, values of at most 255 characters. Not part of the hash.
+   * `a-z A-Z 0-9 . _ -`, not beginning with `orbit.`; values of at most 255 characters. Not part of the hash.
    *
    * @generated from field: map<string, string> labels = 7;
    */

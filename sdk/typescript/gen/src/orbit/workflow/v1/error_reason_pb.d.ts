@@ -45,7 +45,8 @@ export enum ErrorReason {
   PAYLOAD_TOO_LARGE = 3,
 
   /**
-   * INVALID_ARGUMENT: the `request_id` was used for another call. Use a new one for a new call.
+   * INVALID_ARGUMENT: the `request_id` was used for another call of the same rpc on the same resource. Use a new one for a new
+   * call.
    *
    * @generated from enum value: ERROR_REASON_REQUEST_ID_REUSED = 4;
    */
