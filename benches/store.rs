@@ -61,6 +61,7 @@ fn start(number: u128) -> Append {
         state: ExecutionState::Running,
         close_time: None,
         labels: [("tenant".to_owned(), tenant), ("region".to_owned(), format!("region-{}", number % 2))].into(),
+        schedule: None,
     };
     Append { target: Target::New(Box::new(new)), ..step(ExecutionKey(0), 1) }
 }

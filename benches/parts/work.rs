@@ -201,6 +201,7 @@ fn execution(number: usize) -> NewExecution {
         state: ExecutionState::Running,
         close_time: None,
         labels: BTreeMap::new(),
+        schedule: None,
     }
 }
 

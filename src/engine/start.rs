@@ -279,6 +279,7 @@ impl Core {
             state: execution_state(&state),
             close_time: state.close_time(),
             labels: state.labels().clone(),
+            schedule: None,
         };
         Ok(Begun { state, draft, new, signal_number: None })
     }
@@ -328,14 +329,17 @@ impl Core {
         Prepared { row, state, draft, drafted, signal_number }
     }
 
-    /// Prepares an execution that is made as it is, by whoever commits it.
+    /// Prepares an execution of a schedule, which is made as it is by whoever commits it.
     pub(super) fn prepare_start(
         self: &Arc<Self>,
         definition: Arc<Definition>,
         start: Start,
         input_digest: [u8; 16],
+        schedule: uuid::Uuid,
     ) -> Result<Prepared, Error> {
-        Ok(self.prepare(self.begin_of(definition, start, input_digest)?, None))
+        let mut begun = self.begin_of(definition, start, input_digest)?;
+        begun.new.schedule = Some(schedule);
+        Ok(self.prepare(begun, None))
     }
 
     /// A prepared execution was committed.

@@ -127,6 +127,8 @@ pub struct NewExecution {
     pub close_time: Option<Timestamp>,
     /// Labels, for filters and lists.
     pub labels: BTreeMap<String, String>,
+    /// Uid of the schedule that starts it, if one does.
+    pub schedule: Option<Uuid>,
 }
 
 /// A change of an execution's state.

@@ -7,8 +7,8 @@ use super::{
     Append, BatchCursor, BatchProgress, BatchRow, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error,
     ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints, HistoryRow,
     LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow,
-    ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
-    SessionRow, Size, SlotName, SlotOutcome, SlotRow, Store,
+    ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleRun, ScheduleState, ScheduleWrite,
+    ScheduleWritten, SessionRow, Size, SlotName, SlotOutcome, SlotRow, Store,
 };
 use crate::domain::{RequestKey, SessionId, Timestamp, Uid};
 use async_trait::async_trait;
@@ -490,6 +490,10 @@ impl Store for Faulty {
 
     async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error> {
         self.read("slot", self.inner.slot(schedule, name)).await
+    }
+
+    async fn open_runs(&self, schedules: &[Uuid], limit: usize) -> Result<Vec<Vec<ScheduleRun>>, Error> {
+        self.read("open_runs", self.inner.open_runs(schedules, limit)).await
     }
 
     async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error> {

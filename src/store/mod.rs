@@ -39,8 +39,8 @@ pub use rows::{
     ReadyRow, ReadyUnit, RunRow, SessionRow, Size, Snapshot,
 };
 pub use schedules::{
-    FindSchedule, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState,
-    ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow,
+    FindSchedule, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleRun,
+    ScheduleState, ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow,
 };
 pub use schema::Schema;
 pub use sqlite::SqliteStore;
@@ -340,6 +340,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Finds a row of the ledger.
     async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error>;
+
+    /// Open executions that schedules have started, by the schedules' uids, in their order; of each the oldest first, at most so
+    /// many. One that has closed and is open again is among them.
+    async fn open_runs(&self, schedules: &[Uuid], limit: usize) -> Result<Vec<Vec<ScheduleRun>>, Error>;
 
     /// The states of executions by uid, in their order; none where there is no such execution (any more).
     async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error>;

@@ -135,6 +135,15 @@ pub struct SlotName {
     pub request: Arc<str>,
 }
 
+/// An execution that a schedule has started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleRun {
+    /// Its id.
+    pub id: Arc<str>,
+    /// Its uid.
+    pub uid: Uid,
+}
+
 /// A row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotRow {

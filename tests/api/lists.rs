@@ -25,6 +25,7 @@ fn listed(number: u128, tenant: &str, workflow: &str) -> Append {
         state: ExecutionState::Running,
         close_time: None,
         labels: [("tenant".to_owned(), tenant.to_owned())].into(),
+        schedule: None,
     };
     Append {
         target: Target::New(Box::new(new)),

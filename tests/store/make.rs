@@ -32,6 +32,7 @@ pub(crate) fn start(id: &str, number: u128) -> Append {
             state: ExecutionState::Running,
             close_time: None,
             labels: [].into(),
+            schedule: None,
         })),
         ..append(ExecutionKey(0), 1, 2)
     }

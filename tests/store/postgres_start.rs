@@ -9,11 +9,11 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use std::time::Duration;
 
 /// The newest migration.
-const NEWEST: u32 = 7;
+const NEWEST: u32 = 8;
 
 /// Takes back what the migrations after the first did.
 const TO_SCHEMA_1: &str = "DELETE FROM orbit_migrations WHERE version > 1; DROP INDEX executions_workflow_state; \
-     ALTER TABLE sessions DROP COLUMN timeout; DROP TABLE batches, schedules, slots, schedule_requests; DROP TABLE runs; ALTER TABLE executions DROP COLUMN run, DROP COLUMN delete_time; DROP INDEX IF EXISTS executions_close; \
+     ALTER TABLE sessions DROP COLUMN timeout; DROP TABLE batches, schedules, slots, schedule_requests; DROP TABLE runs; ALTER TABLE executions DROP COLUMN run, DROP COLUMN delete_time, DROP COLUMN schedule_uid; DROP INDEX IF EXISTS executions_close; \
      ALTER TABLE executions DROP CONSTRAINT executions_state_is_known, DROP CONSTRAINT executions_closed_has_time, \
        ADD CONSTRAINT executions_state_is_known CHECK (state BETWEEN 1 AND 7), \
        ADD CONSTRAINT executions_closed_has_time CHECK ((state >= 3) = (close_time IS NOT NULL)); \

@@ -4,7 +4,8 @@ use crate::{make::*, on_every_store};
 use orbit::domain::{RequestKey, Timestamp, Uid};
 use orbit::store::{
     Append, ExecutionKey, ExecutionState, Find, FindSchedule, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRow,
-    ScheduleState, ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow, Store, Target,
+    ScheduleState, ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow, StateChange,
+    Store, Target,
 };
 use std::{collections::BTreeMap, time::Duration};
 use uuid::Uuid;
@@ -25,6 +26,7 @@ on_every_store![
     what_answers_a_call_stays_for_as_long_as_the_call,
     what_is_old_goes_but_not_what_waits,
     states_of_executions_are_told_in_order,
+    open_executions_of_schedules_are_found_oldest_first_also_those_that_are_open_again,
     many_schedules_fire_together,
 ];
 
@@ -389,6 +391,34 @@ async fn states_of_executions_are_told_in_order(store: &dyn Store) {
     crate::written(store, ending(key, 3, ExecutionState::Failed, 70)).await;
     let states = store.states_of(&[Uid(uuid(2)), Uid(uuid(3)), Uid(uuid(1))]).await.unwrap();
     assert_eq!(states, [Some(ExecutionState::Running), None, Some(ExecutionState::Failed)]);
+}
+
+async fn open_executions_of_schedules_are_found_oldest_first_also_those_that_are_open_again(store: &dyn Store) {
+    let of = |number: u128, schedule| with_row(start(&format!("~{number}"), number), |row| row.schedule = schedule);
+    let mut keys = BTreeMap::new();
+    for number in 1..=8 {
+        let schedule = [None, Some(uuid(77)), Some(uuid(78))][number as usize % 3];
+        keys.insert(number, crate::written(store, of(number, schedule)).await);
+    }
+    let open = async |schedules: &[u128], limit| {
+        let schedules: Vec<Uuid> = schedules.iter().map(|number| uuid(*number)).collect();
+        let open = store.open_runs(&schedules, limit).await.unwrap();
+        open.iter()
+            .map(|runs| {
+                assert!(runs.iter().all(|run| *run.id == *format!("~{}", run.uid.0.as_u128())));
+                runs.iter().map(|run| run.uid.0.as_u128()).collect::<Vec<u128>>()
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(open(&[78, 79, 77], 9).await, [vec![2, 5, 8], vec![], vec![1, 4, 7]]);
+    assert_eq!(open(&[77, 78], 2).await, [[1, 4], [2, 5]]);
+    assert_eq!(open(&[], 2).await, [[0; 0]; 0]);
+    crate::written(store, ending(keys[&1], 3, ExecutionState::Failed, 70)).await;
+    crate::written(store, ending(keys[&4], 3, ExecutionState::Succeeded, 70)).await;
+    assert_eq!(open(&[77, 78], 2).await, [vec![7], vec![2, 5]]);
+    let again = StateChange { from: ExecutionState::Failed, to: ExecutionState::Running, close_time: None };
+    crate::written(store, Append { state: Some(again), ..append(keys[&1], 4, 4) }).await;
+    assert_eq!(open(&[77], 2).await, [[1, 7]]);
 }
 
 async fn many_schedules_fire_together(store: &dyn Store) {

@@ -1,5 +1,6 @@
 //! Looks at schedules before they decide, and prepares what their slots start.
 
+use super::progress::{OPEN_MAX, Run};
 use super::record::{Plan, Record};
 use crate::domain::{
     Payload, Timestamp, Uid,
@@ -9,9 +10,10 @@ use crate::domain::{
     schedule::{ScheduleScope, Situation, Slot, SlotInput},
 };
 use crate::engine::{Core, call::Error, start::Prepared};
-use crate::store::{ExecutionState, ScheduleRow};
+use crate::store::{ExecutionState, ScheduleRow, ScheduleRun};
 use crate::wire::schedule::LABEL;
 use std::{collections::BTreeMap, sync::Arc};
+use uuid::Uuid;
 
 /// A schedule with what it meets.
 #[derive(Clone, Debug)]
@@ -45,15 +47,23 @@ impl Looked {
 impl Core {
     /// Reads what rows of schedules mean, and looks at the executions that they started, all at once.
     pub(super) async fn look_at(&self, rows: Vec<ScheduleRow>, now: Timestamp) -> Result<Vec<Looked>, Error> {
-        let mut records: Vec<Record> = rows.into_iter().map(Record::of).collect();
-        let uids: Vec<Uid> = records.iter().flat_map(|record| &record.progress.open).map(|run| run.uid).collect();
-        let states =
-            if uids.is_empty() { Vec::new() } else { self.store.states_of(&uids).await.map_err(Error::Store)? };
-        let states: BTreeMap<Uid, ExecutionState> =
-            uids.into_iter().zip(states).filter_map(|(uid, state)| Some((uid, state?))).collect();
+        let records: Vec<Record> = rows.into_iter().map(Record::of).collect();
+        let uids: Vec<Uuid> = records.iter().map(|record| record.row.uid).collect();
+        let open = self.store.open_runs(&uids, OPEN_MAX).await.map_err(Error::Store)?;
+        let is_open = |run: &Run, open: &[ScheduleRun]| open.iter().any(|other| other.uid == run.uid);
+        let remembered = records.iter().zip(&open);
+        let perhaps_closed: Vec<Uid> = remembered
+            .flat_map(|(record, open)| record.progress.open.iter().filter(|run| !is_open(run, open)))
+            .map(|run| run.uid)
+            .collect();
+        let states = match perhaps_closed[..] {
+            [] => Vec::new(),
+            [..] => self.store.states_of(&perhaps_closed).await.map_err(Error::Store)?,
+        };
+        let states: BTreeMap<Uid, Option<ExecutionState>> = perhaps_closed.into_iter().zip(states).collect();
         let mut looked = Vec::with_capacity(records.len());
-        for mut record in records.drain(..) {
-            take_note_of_ends(&mut record, &states, now);
+        for (mut record, open) in records.into_iter().zip(open) {
+            take_note_of_ends(&mut record, open, &states, now);
             let definition = match &record.plan {
                 Ok(plan) => self.definition_to_start(plan).await?,
                 Err(why) => Err(why.clone()),
@@ -114,7 +124,7 @@ impl Core {
             results: Vec::new(),
             birth: None,
         };
-        match self.prepare_start(definition.clone(), start, digest) {
+        match self.prepare_start(definition.clone(), start, digest, plan.schedule.uid.0) {
             Ok(prepared) => Ok(Ok(prepared)),
             Err(Error::Rejected(rejection)) => Ok(Err(rejection.to_string().into())),
             Err(error) => Err(error),
@@ -123,13 +133,24 @@ impl Core {
 }
 
 /// Forgets executions that are not open any more, and lets the rules know how they ended.
-fn take_note_of_ends(record: &mut Record, states: &BTreeMap<Uid, ExecutionState>, now: Timestamp) {
-    let is_open = |uid: &Uid| states.get(uid).is_some_and(|state| !state.is_closed());
+///
+/// What is open is found by the schedule's uid, so it is known of one, too, that was closed and is open again, and of more
+/// than are remembered. One that is remembered and not found is asked for: there may be so many, or it is of a time when uids
+/// were not written.
+fn take_note_of_ends(
+    record: &mut Record,
+    found: Vec<ScheduleRun>,
+    states: &BTreeMap<Uid, Option<ExecutionState>>,
+    now: Timestamp,
+) {
     let before = std::mem::take(&mut record.progress.open);
-    let (open, closed): (Vec<_>, Vec<_>) = before.into_iter().partition(|run| is_open(&run.uid));
-    record.progress.open = open;
+    let (asked, _): (Vec<Run>, Vec<Run>) = before.into_iter().partition(|run| states.contains_key(&run.uid));
+    let is_open = |run: &Run| states[&run.uid].is_some_and(|state| !state.is_closed());
+    let (still_open, closed): (Vec<Run>, Vec<Run>) = asked.into_iter().partition(is_open);
+    let found = found.into_iter().map(|ScheduleRun { id, uid }| Run { id, uid });
+    record.progress.open = still_open.into_iter().chain(found).take(OPEN_MAX).collect();
     for run in &closed {
-        let failure = match states.get(&run.uid) {
+        let failure = match states[&run.uid] {
             Some(ExecutionState::Failed) => Some(format!("execution {} failed", run.id)),
             Some(ExecutionState::TimedOut) => Some(format!("execution {} timed out", run.id)),
             _ => None,

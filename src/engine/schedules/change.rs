@@ -370,7 +370,8 @@ impl Core {
             delete_time: None,
         };
         let progress = super::Progress::new(state);
-        let looked = Looked { record: Record { row, progress, plan: Ok(plan) }, definition: Ok(definition) };
+        let record = Record { row, progress, is_damaged: false, plan: Ok(plan) };
+        let looked = Looked { record, definition: Ok(definition) };
         let decision = looked.plan()?.schedule.decide(&looked.record.progress.state, &looked.situation(now));
         let mut firing = self.draft_firing(&looked, decision, now)?;
         firing.write.decided_on = None;
@@ -464,10 +465,12 @@ impl Core {
         match change {
             Change::Update(patch) => self.decide_update(looked, patch, now).await,
             Change::Pause(note) => {
+                self.mend(looked, note).await?;
                 looked.record.progress.state.pause(PauseReason::Asked { note: note.clone() }, now);
                 Ok(decide(looked, now))
             }
             Change::Resume => {
+                self.mend(looked, &Arc::from("")).await?;
                 looked.record.progress.state.resume(now);
                 looked.record.row.invalid = None;
                 Ok(decide(looked, now))
@@ -488,7 +491,23 @@ impl Core {
         }
     }
 
+    /// Begins anew what is damaged.
+    async fn mend(&self, looked: &mut Looked, note: &Arc<str>) -> Result<(), Error> {
+        if looked.record.is_damaged {
+            looked.record.begin_anew(note.clone());
+            looked.record.row.invalid = None;
+            looked.definition = match &looked.record.plan {
+                Ok(plan) => self.definition_to_start(plan).await?,
+                Err(why) => Err(why.clone()),
+            };
+        }
+        Ok(())
+    }
+
     async fn decide_update(&self, looked: &mut Looked, patch: &Patch, now: Timestamp) -> Result<Decision, Error> {
+        if looked.record.is_damaged {
+            looked.plan()?;
+        }
         let row = &mut looked.record.row;
         let Update { text, setting, workflow, is_spec_new, is_start_new } = patch(&row.settings)?;
         let plan = setting.map(|setting| plan(row.uid, setting));

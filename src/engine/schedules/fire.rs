@@ -105,17 +105,22 @@ impl Core {
             slots.push(slot);
         }
         if let Err(why) = &looked.record.plan {
+            if row.invalid.as_ref() != Some(why) {
+                tracing::error!(schedule = &*row.id, %why, "a schedule cannot be read and waits for its owner");
+            }
             row.invalid = Some(why.clone());
         }
         let state = &progress.state;
         row.next_time = next_time(state, wake, now);
         row.state = life(&row, state);
-        row.note = match state.pause.as_ref().map(|pause| &pause.reason) {
-            Some(PauseReason::Asked { note } | PauseReason::Failure { note }) => note.clone(),
-            None => Arc::from(""),
-        };
-        row.cursor_time = state.cursor;
-        row.progress = progress.store().into();
+        if !looked.record.is_damaged {
+            row.note = match state.pause.as_ref().map(|pause| &pause.reason) {
+                Some(PauseReason::Asked { note } | PauseReason::Failure { note }) => note.clone(),
+                None => Arc::from(""),
+            };
+            row.cursor_time = state.cursor;
+            row.progress = progress.store().into();
+        }
         let decided_on = row.version;
         row.version += 1;
         let ending = ending.zip(progress.state.waiting.map(|waiting| waiting.slot));

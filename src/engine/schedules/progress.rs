@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Open executions that a schedule remembers, the newest: as many as a backfill may keep open at once.
+/// Open executions that a schedule remembers: as many as a backfill may keep open at once, so that no decision depends on
+/// whether there are more. Of more than these the oldest are remembered; the others are found when they are.
 pub(super) const OPEN_MAX: usize = 100;
 
 /// An execution that a schedule started.
@@ -39,10 +40,9 @@ impl Progress {
 
     /// Takes note of an execution that it started.
     pub(super) fn started(&mut self, run: Run) {
-        if self.open.len() >= OPEN_MAX {
-            self.open.remove(0);
+        if self.open.len() < OPEN_MAX {
+            self.open.push(run.clone());
         }
-        self.open.push(run.clone());
         self.last = Some(run);
     }
 
@@ -232,13 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn of_many_open_executions_the_newest_are_remembered() {
+    fn of_many_open_executions_the_oldest_are_remembered() {
         let mut progress = Progress::new(State::new(time(0)));
         for number in 0..150 {
             progress.started(Run { id: "~".into(), uid: Uid(Uuid::from_u128(number)) });
         }
         assert_eq!(progress.open.len(), OPEN_MAX);
-        assert_eq!(progress.open[0].uid, Uid(Uuid::from_u128(50)));
+        assert_eq!(progress.open[99].uid, Uid(Uuid::from_u128(99)));
+        assert_eq!(progress.last.unwrap().uid, Uid(Uuid::from_u128(149)));
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Tables {
         self.uids.insert(new.uid, key);
         self.starts.insert((new.start_time, key));
         *self.counters.entry(new.state).or_default() += 1;
-        self.executions.insert(key, Execution::new(row));
+        self.executions.insert(key, Execution::new(row, new.schedule));
         changes.add(Change::ExecutionInserted, 1);
         changes.add(Change::LabelInserted, new.labels.len() as u64);
         changes.add(Change::CounterChanged, 1);

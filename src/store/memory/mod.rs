@@ -14,8 +14,8 @@ use super::{
     Append, BatchCursor, BatchProgress, BatchRow, Committed, DefinitionRow, DefinitionStored, DeletedRow, Error,
     ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints, HistoryRow,
     LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow, RunRow,
-    ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
-    SessionRow, Size, SlotName, SlotOutcome, SlotRow, Statistics, Store,
+    ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleRun, ScheduleState, ScheduleWrite,
+    ScheduleWritten, SessionRow, Size, SlotName, SlotOutcome, SlotRow, Statistics, Store,
 };
 use crate::domain::{RequestKey, SessionId, Timestamp, Uid};
 use async_trait::async_trait;
@@ -407,6 +407,10 @@ impl Store for MemoryStore {
 
     async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error> {
         Ok(self.tables().slot(schedule, name))
+    }
+
+    async fn open_runs(&self, schedules: &[Uuid], limit: usize) -> Result<Vec<Vec<ScheduleRun>>, Error> {
+        Ok(self.tables().open_runs(schedules, limit))
     }
 
     async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error> {

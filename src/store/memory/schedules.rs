@@ -1,11 +1,11 @@
 //! The model's schedules and their ledger.
 
-use super::tables::Tables;
+use super::tables::{Execution, Tables};
 use crate::domain::{RequestKey, Timestamp, Uid};
 use crate::store::{
     Change, Committed, ExecutionState, FindSchedule, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRequest,
-    ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten, SlotKind, SlotName, SlotOutcome, SlotRow, Statistics,
-    Target,
+    ScheduleRow, ScheduleRun, ScheduleState, ScheduleWrite, ScheduleWritten, SlotKind, SlotName, SlotOutcome, SlotRow,
+    Statistics, Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -227,6 +227,18 @@ impl Tables {
 
     pub(super) fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Option<SlotRow> {
         self.schedules.by_key.get(&schedule)?.slots.get(name).cloned()
+    }
+
+    pub(super) fn open_runs(&self, schedules: &[Uuid], limit: usize) -> Vec<Vec<ScheduleRun>> {
+        let runs = |schedule: &Uuid| {
+            let open = self
+                .executions
+                .values()
+                .filter(|execution| execution.schedule == Some(*schedule) && execution.row.close_time.is_none());
+            let run = |execution: &Execution| ScheduleRun { id: execution.row.id.clone(), uid: execution.row.uid };
+            open.map(run).take(limit).collect()
+        };
+        schedules.iter().map(runs).collect()
     }
 
     pub(super) fn states_of(&self, uids: &[Uid]) -> Vec<Option<ExecutionState>> {

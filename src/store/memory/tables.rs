@@ -16,6 +16,8 @@ use uuid::Uuid;
 /// An execution with everything that is keyed by it.
 pub(super) struct Execution {
     pub(super) row: ExecutionRow,
+    /// Uid of the schedule that has started it.
+    pub(super) schedule: Option<Uuid>,
     pub(super) floor: u64,
     pub(super) history: BTreeMap<u64, HistoryRow>,
     pub(super) snapshot: Option<Snapshot>,
@@ -26,9 +28,10 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    pub(super) fn new(row: ExecutionRow) -> Self {
+    pub(super) fn new(row: ExecutionRow, schedule: Option<Uuid>) -> Self {
         Self {
             row,
+            schedule,
             floor: 0,
             history: BTreeMap::new(),
             snapshot: None,

@@ -139,6 +139,7 @@ impl<'a> Ordered<'a> {
             writing.list(all, |(new, _)| new.start_time.as_micros());
             writing.list(all, |(new, _)| new.close_time.map(Timestamp::as_micros));
             writing.list(all, |(_, append)| append.wake_set().flatten().map(Timestamp::as_micros));
+            writing.list(all, |(new, _)| new.schedule.as_ref().map(|uid| uid.as_bytes().as_slice()));
             writing.list(all, |(_, append)| number(append.last_number));
             writing.list(all, |(_, append)| i64::from(append.run));
             writing.list(all, |(_, append)| append.batch_id.as_bytes().as_slice());
@@ -371,10 +372,10 @@ fn text(parts: u16) -> String {
         ));
     }
     if text.has(Part::New) {
-        let (row, history) = (text.places(13), text.places(4));
+        let (row, history) = (text.places(14), text.places(4));
         let uids = row.split(',').next().unwrap_or_default().to_owned();
         let columns = "uid, id, workflow, version, definition_hash, input_digest, request_key, request_content, state, labels, \
-                       start_time, close_time, wake_time";
+                       start_time, close_time, wake_time, schedule_uid";
         text.with(
             "created",
             &format!(

@@ -6,8 +6,8 @@ use crate::store::{
     Append, BatchCursor, BatchProgress, BatchRow, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow,
     Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints,
     HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow,
-    RunRow, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
-    SessionRow, Size, SlotName, SlotOutcome, SlotRow, Store,
+    RunRow, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleRun, ScheduleState, ScheduleWrite,
+    ScheduleWritten, SessionRow, Size, SlotName, SlotOutcome, SlotRow, Store,
     sql::{
         Connection as _, Row as _, Transaction as _, Values, batches, definitions, executions, list, retention,
         schedules, sessions,
@@ -426,6 +426,13 @@ impl Store for PostgresStore {
         let name = name.clone();
         self.connections
             .read(move |connection| Box::pin(async move { schedules::slot(connection, schedule, &name).await }))
+            .await
+    }
+
+    async fn open_runs(&self, schedules: &[Uuid], limit: usize) -> Result<Vec<Vec<ScheduleRun>>, Error> {
+        let uids = schedules.to_vec();
+        self.connections
+            .read(move |connection| Box::pin(async move { schedules::open_of_many(connection, &uids, limit).await }))
             .await
     }
 

@@ -297,6 +297,7 @@ async fn a_batch_finds_every_row_by_a_key_in_an_empty_database_too() {
         state: ExecutionState::Running,
         close_time: None,
         labels: [("a".to_owned(), "b".to_owned())].into(),
+        schedule: None,
     };
     let mut connection = Connector::new(&options).unwrap().connect(Purpose::Commit).await.unwrap();
     for filled in [false, true] {

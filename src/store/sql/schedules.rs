@@ -6,7 +6,8 @@ use super::{Connection, List, Row, Rows, Transaction, Value, Values};
 use crate::domain::{RequestKey, Timestamp, Uid};
 use crate::store::{
     Change, ExecutionState, FindSchedule, NAMESPACE, REQUEST_MEMORY, ScheduleFilter, ScheduleKey, ScheduleRequest,
-    ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName, SlotOutcome, SlotRow,
+    ScheduleRow, ScheduleRun, ScheduleState, ScheduleWrite, ScheduleWritten, SlotCounts, SlotKind, SlotName,
+    SlotOutcome, SlotRow,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -144,6 +145,25 @@ const SLOT: &str = concat!(
     slot_columns!(),
     " FROM slots WHERE schedule_key = $1 AND nominal_time = $2 AND kind = $3 AND request = $4"
 );
+macro_rules! open_of_schedule {
+    ($schedule:literal, $limit:literal) => {
+        concat!(
+            "SELECT e.key, e.uid, e.id FROM executions AS e WHERE e.schedule_uid = ",
+            $schedule,
+            " AND e.close_time IS NULL ORDER BY e.key LIMIT ",
+            $limit
+        )
+    };
+}
+/// Index `executions_schedule`.
+pub(crate) const OPEN: &str = open_of_schedule!("$1", "$2");
+/// Index `executions_schedule`, which is looked into for each schedule. Only where there is LATERAL.
+pub(crate) static OPEN_OF_MANY: Rows = Rows::new(
+    "SELECT v.column1, e.uid, e.id FROM ",
+    2,
+    concat!(" AS v CROSS JOIN LATERAL (", open_of_schedule!("v.column1", "v.column2"), ") AS e ORDER BY e.key"),
+);
+
 /// Index `executions_uid`.
 pub(crate) static STATES: Rows = Rows::new(
     "SELECT e.uid, e.state FROM ",
@@ -445,6 +465,39 @@ pub(crate) async fn slot<C: Connection>(
         (&name.request).into(),
     ];
     connection.row(SLOT, values.into()).await?.as_ref().map(slot_row).transpose()
+}
+
+/// Open executions of schedules, asked for all at once.
+pub(crate) async fn open_of_many<C: Connection>(
+    connection: &mut C,
+    schedules: &[Uuid],
+    most: usize,
+) -> sqlx::Result<Vec<Vec<ScheduleRun>>> {
+    let list = List::of(schedules.iter().map(|uid| [uid.as_bytes().into(), limit(most).into()]));
+    let mut open: BTreeMap<Uuid, Vec<ScheduleRun>> = BTreeMap::new();
+    for row in connection.rows_of_many(&OPEN_OF_MANY, list).await? {
+        open.entry(uuid(&row, 0)?).or_default().push(run(&row)?);
+    }
+    Ok(schedules.iter().map(|uid| open.get(uid).cloned().unwrap_or_default()).collect())
+}
+
+/// Open executions of schedules, asked for one after another.
+pub(crate) async fn open_of_each<C: Connection>(
+    connection: &mut C,
+    schedules: &[Uuid],
+    most: usize,
+) -> sqlx::Result<Vec<Vec<ScheduleRun>>> {
+    let mut open = Vec::with_capacity(schedules.len());
+    for uid in schedules {
+        let values = Values::default().with(uid.as_bytes()).with(limit(most));
+        let rows = connection.rows(OPEN, values).await?;
+        open.push(rows.iter().map(run).collect::<sqlx::Result<_>>()?);
+    }
+    Ok(open)
+}
+
+fn run(row: &impl Row) -> sqlx::Result<ScheduleRun> {
+    Ok(ScheduleRun { uid: Uid(uuid(row, 1)?), id: text(row, 2)? })
 }
 
 pub(crate) async fn states_of<C: Connection>(

@@ -115,10 +115,10 @@ async fn write_fenced<T: Transaction>(
 
 static EXECUTIONS: Rows = Rows::new(
     "INSERT INTO executions (uid, namespace, id, current, workflow, version, definition_hash, input_digest, request_key, \
-     request_content, state, labels, start_time, close_time, wake_time) \
+     request_content, state, labels, start_time, close_time, wake_time, schedule_uid) \
      SELECT column1, column2, column3, 1, column4, column5, column6, column7, column8, column9, column10, column11, column12, \
-     column13, column14 FROM ",
-    14,
+     column13, column14, column15 FROM ",
+    15,
     " AS v WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING RETURNING uid, key",
 );
 
@@ -152,6 +152,7 @@ async fn create_executions<T: Transaction>(
             execution.start_time.as_micros().into(),
             execution.close_time.map(Timestamp::as_micros).into(),
             wake_time.map(Timestamp::as_micros).into(),
+            execution.schedule.as_ref().map(|uid| uid.as_bytes().as_slice()).into(),
         ]
     });
     let mut created = BTreeMap::new();

@@ -20,8 +20,8 @@ use super::{
     Append, BatchCursor, BatchProgress, BatchRow, Change, Committed, DefinitionRow, DefinitionStored, DeletedRow,
     Error, ExecutionKey, ExecutionRow, ExecutionState, Find, FindDefinition, FindSchedule, Heard, HeldRow, Hints,
     HistoryRow, LargePayload, ListCursor, ListFilter, ListPage, Loaded, NodeRow, Opened, Pool, Presence, ReadyRow,
-    RunRow, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleState, ScheduleWrite, ScheduleWritten,
-    Schema, SessionRow, Size, SlotName, SlotOutcome, SlotRow, Statistics, Store,
+    RunRow, ScheduleFilter, ScheduleKey, ScheduleRequest, ScheduleRow, ScheduleRun, ScheduleState, ScheduleWrite,
+    ScheduleWritten, Schema, SessionRow, Size, SlotName, SlotOutcome, SlotRow, Statistics, Store,
     sql::{Transaction as _, batches, definitions, executions, list, retention, schedules, sessions},
 };
 use super::{statistics::Totals, unbroken::unbroken};
@@ -451,6 +451,10 @@ impl Store for SqliteStore {
 
     async fn slot(&self, schedule: ScheduleKey, name: &SlotName) -> Result<Option<SlotRow>, Error> {
         self.readers.read(async |reader| schedules::slot(reader, schedule, name).await).await
+    }
+
+    async fn open_runs(&self, schedules: &[Uuid], limit: usize) -> Result<Vec<Vec<ScheduleRun>>, Error> {
+        self.readers.read(async |reader| schedules::open_of_each(reader, schedules, limit).await).await
     }
 
     async fn states_of(&self, uids: &[Uid]) -> Result<Vec<Option<ExecutionState>>, Error> {

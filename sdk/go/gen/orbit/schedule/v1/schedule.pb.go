@@ -36,6 +36,7 @@ const (
 	Schedule_STATE_PAUSED Schedule_State = 2
 	// Its spec or what it starts cannot be used, or the newest start failed; `invalid_reason` says why. It goes on by itself once
 	// a start succeeds, and is judged anew when what it starts, or a spec that cannot be used, is changed, or it is resumed.
+	// One whose progress cannot be read starts nothing until it is resumed, which begins anew.
 	Schedule_STATE_INVALID Schedule_State = 3
 	// No slot is left: its end time has passed, or it has reached `max_actions`.
 	Schedule_STATE_COMPLETED Schedule_State = 4

@@ -60,8 +60,8 @@ type ScheduleServiceClient interface {
 	//
 	// If its times are changed, slots that were due but not decided yet do not start any more; the new ones begin now. Else it goes on
 	// where it was. A slot that has started never starts again.
-	// Errors: `SCHEDULE_NOT_FOUND`, `ETAG_MISMATCH`, `FIELD_VIOLATION`, `DEFINITION_NOT_FOUND`, `REQUEST_ID_REUSED`,
-	// `PAYLOAD_TOO_LARGE`, `WRITE_CONFLICT`.
+	// Errors: `SCHEDULE_NOT_FOUND`, `SCHEDULE_INVALID` (its progress cannot be read; resume or pause it to begin anew),
+	// `ETAG_MISMATCH`, `FIELD_VIOLATION`, `DEFINITION_NOT_FOUND`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`, `WRITE_CONFLICT`.
 	UpdateSchedule(ctx context.Context, in *UpdateScheduleRequest, opts ...grpc.CallOption) (*UpdateScheduleResponse, error)
 	// Deletes a schedule; its id is free at once. Executions that it has started go on, and its ledger is kept as long as any.
 	//
@@ -246,8 +246,8 @@ type ScheduleServiceServer interface {
 	//
 	// If its times are changed, slots that were due but not decided yet do not start any more; the new ones begin now. Else it goes on
 	// where it was. A slot that has started never starts again.
-	// Errors: `SCHEDULE_NOT_FOUND`, `ETAG_MISMATCH`, `FIELD_VIOLATION`, `DEFINITION_NOT_FOUND`, `REQUEST_ID_REUSED`,
-	// `PAYLOAD_TOO_LARGE`, `WRITE_CONFLICT`.
+	// Errors: `SCHEDULE_NOT_FOUND`, `SCHEDULE_INVALID` (its progress cannot be read; resume or pause it to begin anew),
+	// `ETAG_MISMATCH`, `FIELD_VIOLATION`, `DEFINITION_NOT_FOUND`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`, `WRITE_CONFLICT`.
 	UpdateSchedule(context.Context, *UpdateScheduleRequest) (*UpdateScheduleResponse, error)
 	// Deletes a schedule; its id is free at once. Executions that it has started go on, and its ledger is kept as long as any.
 	//

@@ -48,6 +48,7 @@ class Schedule(google.protobuf.message.Message):
         STATE_INVALID: Schedule._State.ValueType  # 3
         """Its spec or what it starts cannot be used, or the newest start failed; `invalid_reason` says why. It goes on by itself once
         a start succeeds, and is judged anew when what it starts, or a spec that cannot be used, is changed, or it is resumed.
+        One whose progress cannot be read starts nothing until it is resumed, which begins anew.
         """
         STATE_COMPLETED: Schedule._State.ValueType  # 4
         """No slot is left: its end time has passed, or it has reached `max_actions`."""
@@ -64,6 +65,7 @@ class Schedule(google.protobuf.message.Message):
     STATE_INVALID: Schedule.State.ValueType  # 3
     """Its spec or what it starts cannot be used, or the newest start failed; `invalid_reason` says why. It goes on by itself once
     a start succeeds, and is judged anew when what it starts, or a spec that cannot be used, is changed, or it is resumed.
+    One whose progress cannot be read starts nothing until it is resumed, which begins anew.
     """
     STATE_COMPLETED: Schedule.State.ValueType  # 4
     """No slot is left: its end time has passed, or it has reached `max_actions`."""

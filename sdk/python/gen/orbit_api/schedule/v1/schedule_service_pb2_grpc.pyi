@@ -328,8 +328,8 @@ class ScheduleServiceStub(typing.Generic[_ScheduleServiceCreateScheduleType, _Sc
 
     If its times are changed, slots that were due but not decided yet do not start any more; the new ones begin now. Else it goes on
     where it was. A slot that has started never starts again.
-    Errors: `SCHEDULE_NOT_FOUND`, `ETAG_MISMATCH`, `FIELD_VIOLATION`, `DEFINITION_NOT_FOUND`, `REQUEST_ID_REUSED`,
-    `PAYLOAD_TOO_LARGE`, `WRITE_CONFLICT`.
+    Errors: `SCHEDULE_NOT_FOUND`, `SCHEDULE_INVALID` (its progress cannot be read; resume or pause it to begin anew),
+    `ETAG_MISMATCH`, `FIELD_VIOLATION`, `DEFINITION_NOT_FOUND`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`, `WRITE_CONFLICT`.
     """
 
     DeleteSchedule: _ScheduleServiceDeleteScheduleType
@@ -479,8 +479,8 @@ class ScheduleServiceServicer(metaclass=abc.ABCMeta):
 
         If its times are changed, slots that were due but not decided yet do not start any more; the new ones begin now. Else it goes on
         where it was. A slot that has started never starts again.
-        Errors: `SCHEDULE_NOT_FOUND`, `ETAG_MISMATCH`, `FIELD_VIOLATION`, `DEFINITION_NOT_FOUND`, `REQUEST_ID_REUSED`,
-        `PAYLOAD_TOO_LARGE`, `WRITE_CONFLICT`.
+        Errors: `SCHEDULE_NOT_FOUND`, `SCHEDULE_INVALID` (its progress cannot be read; resume or pause it to begin anew),
+        `ETAG_MISMATCH`, `FIELD_VIOLATION`, `DEFINITION_NOT_FOUND`, `REQUEST_ID_REUSED`, `PAYLOAD_TOO_LARGE`, `WRITE_CONFLICT`.
         """
 
     @abc.abstractmethod

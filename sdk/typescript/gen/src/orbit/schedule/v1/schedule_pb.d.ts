@@ -199,6 +199,7 @@ export enum Schedule_State {
   /**
    * Its spec or what it starts cannot be used, or the newest start failed; `invalid_reason` says why. It goes on by itself once
    * a start succeeds, and is judged anew when what it starts, or a spec that cannot be used, is changed, or it is resumed.
+   * One whose progress cannot be read starts nothing until it is resumed, which begins anew.
    *
    * @generated from enum value: STATE_INVALID = 3;
    */
