@@ -3,13 +3,14 @@
 //! Keys may differ between stores, so they are told by the execution's place among all that were ever tried.
 
 mod batches;
+mod schedules;
 
 use crate::make::*;
 use orbit::domain::{RequestKey, SessionId, Uid};
 use orbit::store::{
     Append, Committed, Deletion, ExecutionKey, ExecutionRow, ExecutionState, Find, HeldRow, ListCursor, ListFilter,
-    MemoryStore, NewExecution, NodeRow, Pool, Presence, Replacement, SessionRow, StateChange, Store, Target,
-    WakeChange,
+    MemoryStore, NewExecution, NodeRow, Pool, Presence, Replacement, ScheduleKey, SessionRow, StateChange, Store,
+    Target, WakeChange,
 };
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
@@ -58,6 +59,7 @@ struct Known {
 struct Subject<'a> {
     store: &'a dyn Store,
     keys: BTreeMap<u128, ExecutionKey>,
+    schedules: BTreeMap<u128, ScheduleKey>,
 }
 
 impl Subject<'_> {
@@ -89,11 +91,13 @@ async fn all_stores_give_equal_answers_to_a_random_history() {
     let sqlite = crate::temporary().await;
     let postgres = crate::OnPostgres::new().await;
     let stores: [&dyn Store; 3] = [&memory, &sqlite.store, &postgres.store];
-    let mut subjects = stores.map(|store| Subject { store, keys: BTreeMap::new() });
+    let mut subjects = stores.map(|store| Subject { store, keys: BTreeMap::new(), schedules: BTreeMap::new() });
     let mut random = Random(seed);
     let mut known: Vec<Known> = Vec::new();
+    let mut made = schedules::Schedules::default();
     for step in 0..STEPS {
-        match random.below(10) {
+        match random.below(12) {
+            10 | 11 => schedules::change(&mut random, &mut known, &mut made, &mut subjects).await,
             0..=6 => commit(&mut random, &mut known, &mut subjects).await,
             7 if random.one_in(2) => presence(&mut random, &known, &subjects).await,
             7 if random.one_in(2) => batches::change(&mut random, &subjects).await,
@@ -103,11 +107,15 @@ async fn all_stores_give_equal_answers_to_a_random_history() {
         }
         compare_reads(&mut random, &known, &subjects).await;
         batches::compare(&mut random, &subjects).await;
+        schedules::compare(&mut random, &known, &made, &subjects).await;
         if step % 100 == 0 {
             compare_everything(&known, &subjects).await;
+            schedules::compare_everything(&made, &subjects).await;
         }
     }
     compare_everything(&known, &subjects).await;
+    schedules::compare_everything(&made, &subjects).await;
+    schedules::check_variety(&made);
 }
 
 fn equal<T: PartialEq + Debug>(answers: Vec<T>, what: &str) -> T {
