@@ -50,7 +50,7 @@ fn every(seconds: u64, workflow: &str, policies: &str) -> String {
 }
 
 /// What an update sets.
-fn patch(settings: String) -> Patch {
+fn patch(settings: &str) -> Patch {
     let after: proto::Schedule = json::from_slice(settings.as_bytes()).unwrap();
     Arc::new(move |before| {
         let mut violations = Violations::new();
@@ -219,7 +219,7 @@ async fn a_schedule_whose_starts_fail_is_invalid_until_one_succeeds() {
     let (newer, _) = orbit::domain::definition::Definition::parse("t.yaml", text).unwrap();
     orbit.engine.deploy(newer, text.to_owned()).await.unwrap();
     let pinned = settings("{}").replace("\"strict\"", "\"strict\",\"version\":\"1.0.0\"");
-    orbit.engine.update_schedule(arc("b"), None, patch(pinned), None).await.unwrap();
+    orbit.engine.update_schedule(arc("b"), None, patch(&pinned), None).await.unwrap();
     pass(10.0).await;
     let (a, b) = (orbit.viewed("a").await, orbit.viewed("b").await);
     assert_eq!((a.row.state, b.row.state), (ScheduleState::Invalid, ScheduleState::Active));
@@ -437,7 +437,7 @@ async fn run(seed: u64) {
                 steady.retain(|it| *it != id);
                 let text = every(1 + random.below(40) as u64, "quick", "{}");
                 let updated =
-                    tokio::time::timeout(limit, engine.update_schedule(arc(&id), None, patch(text), None)).await;
+                    tokio::time::timeout(limit, engine.update_schedule(arc(&id), None, patch(&text), None)).await;
                 changed.fetch_add(usize::from(matches!(updated, Ok(Ok(_)))), Ordering::Relaxed);
             }
             7 | 8 => {

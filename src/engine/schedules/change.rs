@@ -403,7 +403,7 @@ impl Core {
                         }
                         None => true,
                     };
-                    is_told.then(|| Changed { row: None, call, time: now, slots: None })
+                    is_told.then_some(Changed { row: None, call, time: now, slots: None })
                 }
                 None => return Err(not_found(id)),
             };

@@ -76,7 +76,7 @@ async fn of_the_same_call_at_once_one_is_carried_out_and_all_have_its_answer() {
         let resumed = at_once(engine, |engine| async move { engine.resume_schedule(arc("a"), None, call).await }).await;
         assert!(resumed.into_iter().all(|resumed| resumed.unwrap().row.revision == 3), "seed {seed}");
         let call = Some(request("update", ""));
-        let settings = || patch(every(7_200, "quick", "{}"));
+        let settings = || patch(&every(7_200, "quick", "{}"));
         let updated =
             at_once(engine, |engine| async move { engine.update_schedule(arc("a"), None, settings(), call).await })
                 .await;

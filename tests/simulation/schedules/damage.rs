@@ -50,7 +50,7 @@ async fn the_time_in_which_a_schedule_could_not_be_read_is_a_downtime_of_its() {
     })
     .await;
     orbit.engine.resume_schedule(arc("zone"), None, None).await.unwrap();
-    orbit.engine.update_schedule(arc("replaced"), None, patch(settings), None).await.unwrap();
+    orbit.engine.update_schedule(arc("replaced"), None, patch(&settings), None).await.unwrap();
     pass(1.0).await;
     for id in ["zone", "replaced"] {
         assert_eq!(orbit.outcomes(id).await, [(10, Started), (20, Missed), (50, Started), (60, Overlapped)], "{id}");
@@ -82,7 +82,7 @@ async fn a_schedule_whose_memory_is_damaged_is_left_alone_until_somebody_says_wh
         assert!(viewed.row.progress.contains("\"pause:"), "{}", viewed.row.progress);
         assert!(viewed.row.invalid.unwrap().contains("progress"));
         assert_eq!((viewed.next_slot, ledger(&orbit.memory, &orbit.viewed(id).await).await.len()), (None, 2));
-        let update = orbit.engine.update_schedule(arc(id), None, patch(every(5, "quick", "{}")), None).await;
+        let update = orbit.engine.update_schedule(arc(id), None, patch(&every(5, "quick", "{}")), None).await;
         assert!(matches!(update, Err(Error::ScheduleInvalid { .. })), "{update:?}");
         let trigger = orbit.engine.trigger_schedule(arc(id), None, None).await;
         assert!(matches!(trigger, Err(Error::ScheduleInvalid { .. })), "{trigger:?}");
