@@ -156,6 +156,18 @@ fn every_metric_is_described_and_documented() {
 }
 
 #[test]
+fn every_package_of_the_sdks_carries_the_licences() {
+    let packages = ["go", "go/orbitotel", "python", "python/gen", "typescript/sdk", "typescript/gen"];
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        let ours = fs::read_to_string(root().join(licence)).expect(licence);
+        for package in packages {
+            let path = root().join("sdk").join(package).join(licence);
+            assert_eq!(fs::read_to_string(&path).ok().as_ref(), Some(&ours), "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn every_stage_of_the_checks_is_documented() {
     let makefile = fs::read_to_string(root().join("Makefile")).expect("Makefile");
     let page = fs::read_to_string(root().join("docs/testing.md")).expect("docs/testing.md");

@@ -51,13 +51,16 @@ type BatchOptions struct {
 // to it. Each execution is acted on once.
 type Batch struct {
 	// ID, made by the server; empty for a dry run.
-	ID     string
+	ID string
+	// Action is what it does with each execution; empty for one that this SDK does not know.
 	Action BatchAction
+	// Filter says which executions.
 	Filter string
-	State  BatchState
-	// Expected is how many executions matched when it was made, as far as they were counted: IsExpectedComplete tells whether
-	// that is all, since counting stops at 100,000 and after half a second.
-	Expected           int64
+	// State is where it is in its life.
+	State BatchState
+	// Expected is how many executions matched when it was made, as far as they were counted.
+	Expected int64
+	// IsExpectedComplete tells whether that is all: counting stops at 100,000 and after half a second.
 	IsExpectedComplete bool
 	// Done counts executions with which the action was done, Skipped those that went another way before their turn came, and
 	// Failed those with which it failed.
@@ -72,6 +75,7 @@ type Batch struct {
 
 // A BatchFailure is an execution with which a batch failed.
 type BatchFailure struct {
+	// ID and UID of the execution.
 	ID, UID string
 	// Message says why, for people.
 	Message string

@@ -11,7 +11,9 @@ import (
 
 // A Deployed is what became of a definition.
 type Deployed struct {
-	Name    string
+	// Name of the workflow.
+	Name string
+	// Version of the definition.
 	Version string
 	// Hash of its meaning, SHA-256 in hexadecimal digits.
 	Hash string

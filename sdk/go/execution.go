@@ -16,14 +16,22 @@ type ExecutionState string
 
 // The states of executions.
 const (
-	StateRunning     ExecutionState = "RUNNING"
-	StatePaused      ExecutionState = "PAUSED"
+	// StateRunning: its steps go on.
+	StateRunning ExecutionState = "RUNNING"
+	// StatePaused: it is held, nothing new begins.
+	StatePaused ExecutionState = "PAUSED"
+	// StateWindingDown: it failed, was cancelled or timed out; what was done is undone, its handler runs.
 	StateWindingDown ExecutionState = "WINDING_DOWN"
-	StateSucceeded   ExecutionState = "SUCCEEDED"
-	StateFailed      ExecutionState = "FAILED"
-	StateCancelled   ExecutionState = "CANCELLED"
-	StateTimedOut    ExecutionState = "TIMED_OUT"
-	StateTerminated  ExecutionState = "TERMINATED"
+	// StateSucceeded: it has ended with an output.
+	StateSucceeded ExecutionState = "SUCCEEDED"
+	// StateFailed: it has ended with a failure.
+	StateFailed ExecutionState = "FAILED"
+	// StateCancelled: somebody cancelled it, and it has ended.
+	StateCancelled ExecutionState = "CANCELLED"
+	// StateTimedOut: its own timeout ended it.
+	StateTimedOut ExecutionState = "TIMED_OUT"
+	// StateTerminated: somebody ended it at once.
+	StateTerminated ExecutionState = "TERMINATED"
 )
 
 // IsClosed tells whether the execution has ended.
@@ -38,13 +46,18 @@ func (s ExecutionState) IsClosed() bool {
 
 // An Execution is what the server tells about one. From a list it has neither payloads, failure nor steps.
 type Execution struct {
-	ID       string
-	UID      string
-	Run      int
-	Workflow string
-	Version  string
-	State    ExecutionState
-	Labels   map[string]string
+	// ID is the caller's, or the server's if the caller gave none.
+	ID string
+	// UID is always the server's, and never used again.
+	UID string
+	// Run is the number of the present run, from 1: continue_as_new begins the next.
+	Run int
+	// Workflow and Version name its definition.
+	Workflow, Version string
+	// State is where it is in its life.
+	State ExecutionState
+	// Labels of the definition and of the start.
+	Labels map[string]string
 	// Reason that a cancel, a terminate or, while PAUSED, the pause gave.
 	Reason string
 	// StartTime is when it was started, CloseTime when it was closed and ExpireTime when its own timeout passes; zero where

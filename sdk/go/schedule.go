@@ -30,9 +30,11 @@ type ScheduleSpec struct {
 	StartTime, EndTime time.Time
 	// Jitter is how much later than its slot an execution may start, at most 24 h. Default: not at all.
 	Jitter time.Duration
-	// MissingTimes and RepeatedTimes say what becomes of local times that do not exist, or exist twice, because clocks were
-	// changed. Default: what suits the rule.
-	MissingTimes  schedulev1.ScheduleSpec_MissingTimes
+	// MissingTimes says what becomes of local times that do not exist, because clocks are put forward over them. Default: what
+	// suits the rule.
+	MissingTimes schedulev1.ScheduleSpec_MissingTimes
+	// RepeatedTimes says what becomes of local times that exist twice, because clocks are put back over them. Default: what suits
+	// the rule.
 	RepeatedTimes schedulev1.ScheduleSpec_RepeatedTimes
 }
 
@@ -99,21 +101,29 @@ type SchedulePolicies struct {
 
 // A ScheduleDefinition is all that a caller says about a schedule.
 type ScheduleDefinition struct {
-	Spec     ScheduleSpec
-	Start    ScheduleStart
+	// Spec says when. Required.
+	Spec ScheduleSpec
+	// Start says what. Required.
+	Start ScheduleStart
+	// Policies say what about slots that meet an open execution, come too late, or are one too many.
 	Policies SchedulePolicies
-	// Description for people.
+	// Description for people. At most 1,024 characters.
 	Description string
-	// Paused makes it paused, for the reason PauseNote.
-	Paused    bool
+	// Paused makes it paused.
+	Paused bool
+	// PauseNote says why it is made paused, for people. At most 1,024 characters.
 	PauseNote string
 }
 
 // A ScheduleUpdate has what changes, each as a whole: what is nil stays.
 type ScheduleUpdate struct {
-	Spec        *ScheduleSpec
-	Start       *ScheduleStart
-	Policies    *SchedulePolicies
+	// Spec takes the place of everything about times.
+	Spec *ScheduleSpec
+	// Start takes the place of what it starts.
+	Start *ScheduleStart
+	// Policies take the place of the others.
+	Policies *SchedulePolicies
+	// Description for people.
 	Description *string
 }
 
@@ -134,13 +144,17 @@ const (
 
 // A Schedule is what the server tells about one.
 type Schedule struct {
-	ID  string
+	// ID is the caller's.
+	ID string
+	// UID is the server's, and never used again.
 	UID string
 	// ETag changes with each change that a caller makes.
-	ETag  string
+	ETag string
+	// State is where it is in its life.
 	State ScheduleState
 	// Workflow that it starts.
-	Workflow    string
+	Workflow string
+	// Description for people; may be empty.
 	Description string
 	// PauseNote is why it is paused, InvalidReason why it cannot go on, or why its newest start failed.
 	PauseNote, InvalidReason string
@@ -179,6 +193,8 @@ func (s *Slot) Proto() *schedulev1.Slot { return s.message }
 
 // A PlannedSlot is a time that is to come, or would come if nothing kept it away.
 type PlannedSlot struct {
+	// NominalTime is what an execution would be for.
+	// NominalTime is what an execution would be for.
 	NominalTime time.Time
 	// LocalTime is the time in the schedule's zone, with its offset, such as 2026-11-01T01:30:00-04:00.
 	LocalTime string

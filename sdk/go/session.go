@@ -25,6 +25,9 @@ const (
 	workerMessageBytesMax = 16 << 20
 )
 
+// refusals of the first registration are what no patience can mend.
+var refusals = []codes.Code{codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied}
+
 // errSilence: the server has been silent for longer than a session lasts.
 var errSilence = errors.New("the server does not answer heartbeats")
 
@@ -182,7 +185,7 @@ func (l *links) register(ctx context.Context, stub workerv1.WorkerServiceClient)
 	response, err := stub.RegisterWorker(callCtx, request)
 	if err != nil {
 		// What is wrong with a registration that was good once will be good again: for example after a downgrade.
-		if failed := ErrorFrom(err); failed.Code == codes.InvalidArgument && previous == nil {
+		if failed := ErrorFrom(err); previous == nil && slices.Contains(refusals, failed.Code) {
 			return session{}, &refusedRegistration{failed}
 		}
 		return session{}, err

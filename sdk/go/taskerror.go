@@ -58,6 +58,7 @@ func Permanent(code string, cause error) *PermanentError {
 	return &PermanentError{Code: code, Err: cause}
 }
 
+// Error gives the code and the message, or the cause's.
 func (e *PermanentError) Error() string { return describe(e.Code, e.Message, e.Err) }
 
 // Unwrap gives the cause.
@@ -84,6 +85,7 @@ func Retryable(code string, cause error) *RetryableError {
 	return &RetryableError{Code: code, Err: cause}
 }
 
+// Error gives the code and the message, or the cause's.
 func (e *RetryableError) Error() string { return describe(e.Code, e.Message, e.Err) }
 
 // Unwrap gives the cause.

@@ -168,8 +168,9 @@ func mainVersion() string {
 //  4. Within 5 s more, what they return is reported, what they gave up or do not give up is given back, and Run returns.
 //
 // That time is a bound also when the server is gone; the server then hands the tasks out again by itself. The last line of
-// the log tells how many tasks were reported, given back (released) and neither (unreported) since it began to stop. Run returns an
-// error only if the worker was set up wrongly, or if the server refuses its registration as such.
+// the log tells how many tasks were reported, given back (released) and neither (unreported) since it began to stop. Run
+// returns an error only if the worker was set up wrongly, or if the server refuses its first registration as such:
+// [ErrInvalidArgument], [ErrUnauthenticated] or [ErrPermissionDenied].
 func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
 	fault := w.fault()

@@ -93,6 +93,8 @@ def test_a_span_is_filled_again(orbit_client: SyncClient) -> None:
     schedules = orbit_client.schedules
     schedules.create("hourly", "waits", every=timedelta(hours=1), paused=True)
     begin = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    with pytest.raises(ValueError, match="no time zone"):
+        schedules.backfill("hourly", datetime(2026, 1, 1), begin)
     assert schedules.backfill("hourly", begin, begin + timedelta(hours=2), concurrency=3)
     assert "hourly" in [schedule.id for schedule in schedules.list()]
     schedules.delete("hourly")

@@ -5,7 +5,7 @@ test; `orbit.otel` and `orbit.metrics` are extras.
 """
 
 from orbit.batches import Batch, BatchAction, Batches, BatchFailure
-from orbit.client import Client, Deployment
+from orbit.client import Client, DefinitionWarning, Deployment, IdReusePolicy
 from orbit.config import Config, ConfigError
 from orbit.context import TaskContext, current_task
 from orbit.errors import (
@@ -35,7 +35,7 @@ from orbit.errors import (
 )
 from orbit.execution import Event, Execution, Failure, State, Step
 from orbit.handle import ExecutionHandle
-from orbit.schedules import PlannedSlot, Schedule, Schedules, ScheduleSpec, Slot
+from orbit.schedules import Overlap, PlannedSlot, Schedule, Schedules, ScheduleSpec, Slot
 from orbit.sync import SyncClient, SyncExecutionHandle
 from orbit.sync_batches import SyncBatches
 from orbit.sync_schedules import SyncSchedules
@@ -54,6 +54,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "DeadlineExceeded",
+    "DefinitionWarning",
     "Deployment",
     "Event",
     "Execution",
@@ -65,12 +66,14 @@ __all__ = [
     "ExecutionTimedOut",
     "FailedPrecondition",
     "Failure",
+    "IdReusePolicy",
     "Internal",
     "InvalidArgument",
     "Middleware",
     "Next",
     "NotFound",
     "OrbitError",
+    "Overlap",
     "PayloadError",
     "PermanentError",
     "PermissionDenied",

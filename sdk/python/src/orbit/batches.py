@@ -23,8 +23,8 @@ from orbit.handle import new_id
 if TYPE_CHECKING:
     from orbit_api.admin.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
 
-# What is done with each execution. `retry` skips those that are not FAILED or TIMED_OUT, `delete` those that are open.
 BatchAction = Literal["cancel", "terminate", "retry", "delete"]
+"""What is done with each execution; `retry` skips all but FAILED and TIMED_OUT ones, `delete` those that are open."""
 Span = timedelta | float | None
 
 
@@ -33,35 +33,43 @@ class BatchFailure:
     """An execution with which a batch failed."""
 
     id: str
+    """Id of the execution."""
     uid: str
-    # Why, for people.
+    """Uid of the execution."""
     message: str
+    """Why, for people."""
 
 
 @dataclass(frozen=True)
 class Batch:
     """A batch as it was when the server answered."""
 
-    # Empty for a dry run, of which nothing is stored.
     id: str
-    # `cancel`, `terminate`, `retry` or `delete`; empty for one that this SDK does not know.
+    """Empty for a dry run, of which nothing is stored."""
     action: str
+    """`cancel`, `terminate`, `retry` or `delete`; empty for one that this SDK does not know."""
     filter: str
-    # `RUNNING`, `SUCCEEDED` or `CANCELLED`; `UNKNOWN` for one that this SDK does not know.
+    """Which executions."""
     state: str
-    # How many executions matched when it was made, and whether that is all: counting stops at 100,000 and after 0.5 s.
+    """`RUNNING`, `SUCCEEDED` or `CANCELLED`; `UNKNOWN` for one that this SDK does not know."""
     expected: int
+    """How many executions matched when it was made, as far as they were counted."""
     expected_complete: bool
-    # Executions with which the action was done, that went another way before their turn, with which it failed.
+    """Whether `expected` is all: counting stops at 100,000 and after half a second."""
     done: int
+    """Executions with which the action was done."""
     skipped: int
+    """Executions that went another way before their turn came."""
     failed: int
-    # The first failures, at most 10.
+    """Executions with which it failed."""
     failures: tuple[BatchFailure, ...]
+    """The first failures, at most 10."""
     create_time: datetime | None
-    # When it ended; None while it runs.
+    """When it was made; None for a dry run."""
     end_time: datetime | None
+    """When it ended; None while it runs."""
     raw: batch_pb2.Batch = field(repr=False, compare=False)
+    """The message that it came from, with what has no field here."""
 
     @property
     def ended(self) -> bool:

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from orbit import errors
 from orbit.backoff import Backoff
@@ -72,3 +73,12 @@ def pause_after(error: OrbitError, backoff: Backoff) -> float:
 def seconds(span: timedelta | float) -> float:
     """A span of time as a number."""
     return span.total_seconds() if isinstance(span, timedelta) else float(span)
+
+
+def timestamp(time: datetime) -> Timestamp:
+    """A time as a message. Raises `ValueError` for one that does not say its zone: it might be meant in any."""
+    if time.utcoffset() is None:
+        raise ValueError(f"{time!r} has no time zone: give it one, for example tzinfo=timezone.utc")
+    stamp = Timestamp()
+    stamp.FromDatetime(time)
+    return stamp

@@ -7,7 +7,7 @@
 Writes carry a `request_id` made once per call, so a call that is sent again does not happen twice.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta, timezone
 from pathlib import Path
@@ -30,21 +30,27 @@ if TYPE_CHECKING:
     from orbit_api.admin.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
     from orbit_api.schedule.v1.schedule_service_pb2_grpc import ScheduleServiceAsyncStub
 
-# What a start may do if another execution has its id.
 IdReusePolicy = Literal["reject", "allow_when_closed", "terminate_running"]
+"""What a start may do if another execution has its id: nothing (the same workflow and input then find it), take the
+place of a closed one, or take its place and terminate it if it is open."""
 
 
 @dataclass(frozen=True)
-class Warning:
+class DefinitionWarning:
     """Something in a definition that is allowed but looks like a mistake."""
 
     code: str
+    """What is wrong, for programs."""
     message: str
+    """What is wrong, for people."""
     hint: str
-    # Field path, and line and column from 1 (0 without a source).
+    """What to do about it; may be empty."""
     path: str
+    """Where: a field path such as `steps[2].retry.jitter`."""
     line: int
+    """Line from 1; 0 without a source."""
     column: int
+    """Column from 1, in characters; 0 without a source."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,15 @@ class Deployment:
     """What became of a definition."""
 
     name: str
+    """Name of the workflow."""
     version: str
-    # SHA-256 of the meaning, lower-case hex.
+    """Version of the definition."""
     hash: str
-    # Whether this call stored it; false if it was there, or was only checked.
+    """SHA-256 of the meaning, lower-case hex."""
     created: bool
-    warnings: tuple[Warning, ...]
+    """Whether this call stored it; false if it was there, or was only checked."""
+    warnings: tuple[DefinitionWarning, ...]
+    """What is allowed but looks like a mistake."""
 
 
 class Client:
@@ -90,14 +99,15 @@ class Client:
         self._channel: grpc.aio.Channel | None = None
         self._made_stub: AdminServiceAsyncStub | None = None
         self._made_schedule_stub: ScheduleServiceAsyncStub | None = None
-        # What starts executions at certain times.
         self.schedules = Schedules(self._schedule_stub, self._calls)
-        # One action on many executions.
-        self.batches = Batches(lambda: self.stub, self._calls)
+        """What starts executions at certain times."""
+        self.batches = Batches(lambda: self.admin, self._calls)
+        """One action on many executions."""
 
     @property
-    def stub(self) -> "AdminServiceAsyncStub":
-        """The generated stub, for calls that this class has no method for; such a call needs `metadata` of its own."""
+    def admin(self) -> "AdminServiceAsyncStub":
+        """The generated stub over this client's connection, for what has no method here; its calls take
+        `metadata=client.metadata()` for the credentials. Its errors are gRPC's own, `grpc.aio.AioRpcError`."""
         if self._made_stub is None:
             # Not before the first call: a channel belongs to the event loop that runs when it is made.
             self._channel = self._channel or channel.open_channel(self.config)
@@ -109,6 +119,10 @@ class Client:
             self._channel = self._channel or channel.open_channel(self.config)
             self._made_schedule_stub = ScheduleServiceStub(self._channel)
         return self._made_schedule_stub
+
+    def metadata(self) -> Sequence[tuple[str, str]]:
+        """What a call on `admin` must carry: the API key, if there is one, and what `headers` gives."""
+        return self._calls.metadata()
 
     async def close(self) -> None:
         """Ends the connection; calls under way fail. The next call opens another one."""
@@ -140,7 +154,7 @@ class Client:
         if isinstance(source, Path):
             file_name, source = file_name or source.name, _read(source)
         request = pb.DeployDefinitionRequest(source=source, file_name=file_name, validate_only=validate_only)
-        return _deployment(await self._calls.make(self.stub.DeployDefinition, request, timeout))
+        return _deployment(await self._calls.make(self.admin.DeployDefinition, request, timeout))
 
     async def deploy_all(
         self,
@@ -156,7 +170,7 @@ class Client:
                 request.files.add(source=_read(source), file_name=source.name)
             else:
                 request.files.add(source=source)
-        answer = await self._calls.make(self.stub.DeployDefinitions, request, timeout)
+        answer = await self._calls.make(self.admin.DeployDefinitions, request, timeout)
         return [_deployment(one) for one in answer.definitions]
 
     async def definition(
@@ -165,7 +179,7 @@ class Client:
         """Reads a definition: parsed, and as the text that was deployed. `version`: default the highest, a pre-release
         only if there is nothing else. Raises `NotFound`."""
         request = pb.GetDefinitionRequest(name=name, version=version)
-        return await self._calls.make(self.stub.GetDefinition, request, timeout)
+        return await self._calls.make(self.admin.GetDefinition, request, timeout)
 
     async def definitions(self, name: str = "", *, page_size: int = 0) -> AsyncIterator[pb.DefinitionSummary]:
         """The deployed definitions by name, each name's versions from the highest down; of one workflow if it is
@@ -173,7 +187,7 @@ class Client:
         token = ""
         while True:
             request = pb.ListDefinitionsRequest(name=name, page_size=page_size, page_token=token)
-            answer = await self._calls.make(self.stub.ListDefinitions, request)
+            answer = await self._calls.make(self.admin.ListDefinitions, request)
             for one in answer.definitions:
                 yield one
             token = answer.next_page_token
@@ -221,7 +235,7 @@ class Client:
         if signal is not None:
             request.signal.name = signal[0]
             request.signal.payload.CopyFrom(payloads.encode(signal[1]))
-        answer = await self._calls.make(self.stub.StartExecution, request, timeout)
+        answer = await self._calls.make(self.admin.StartExecution, request, timeout)
         handle = self.execution(answer.id, answer.uid)
         handle.version, handle.created = answer.version, answer.created
         handle.start_time = answer.start_time.ToDatetime(tzinfo=timezone.utc)
@@ -229,7 +243,7 @@ class Client:
 
     def execution(self, id: str, uid: str = "") -> ExecutionHandle:
         """A handle for an execution that exists; makes no call."""
-        return ExecutionHandle(self.stub, self._calls, id, uid)
+        return ExecutionHandle(self.admin, self._calls, id, uid)
 
     async def list(self, filter: str = "", *, page_size: int = 0) -> AsyncIterator[Execution]:
         """Executions, newest first, without payloads and steps.
@@ -240,7 +254,7 @@ class Client:
         token = ""
         while True:
             request = pb.ListExecutionsRequest(filter=filter, page_size=page_size, page_token=token)
-            answer = await self._calls.make(self.stub.ListExecutions, request)
+            answer = await self._calls.make(self.admin.ListExecutions, request)
             for one in answer.executions:
                 yield execution(one)
             token = answer.next_page_token
@@ -249,7 +263,7 @@ class Client:
 
     async def count(self, *, timeout: timedelta | float | None = None) -> dict[State, int]:
         """How many executions there are in each state that any is in."""
-        answer = await self._calls.make(self.stub.CountExecutions, pb.CountExecutionsRequest(), timeout)
+        answer = await self._calls.make(self.admin.CountExecutions, pb.CountExecutionsRequest(), timeout)
         return {State.of(one.state): one.count for one in answer.counts}
 
     # --- The server -------------------------------------------------------------------------------------------------
@@ -258,7 +272,7 @@ class Client:
         """The sessions of workers."""
         token = ""
         while True:
-            answer = await self._calls.make(self.stub.ListWorkers, pb.ListWorkersRequest(page_token=token))
+            answer = await self._calls.make(self.admin.ListWorkers, pb.ListWorkersRequest(page_token=token))
             for one in answer.workers:
                 yield one
             token = answer.next_page_token
@@ -267,7 +281,7 @@ class Client:
 
     async def server_info(self, *, timeout: timedelta | float | None = None) -> pb.GetServerInfoResponse:
         """The server's version, limits and capabilities."""
-        return await self._calls.make(self.stub.GetServerInfo, pb.GetServerInfoRequest(), timeout)
+        return await self._calls.make(self.admin.GetServerInfo, pb.GetServerInfoRequest(), timeout)
 
 
 def _read(file: Path) -> str:
@@ -276,6 +290,6 @@ def _read(file: Path) -> str:
 
 def _deployment(answer: "pb.DeployDefinitionResponse | pb.DeployedDefinition") -> Deployment:
     warnings = tuple(
-        Warning(one.code, one.message, one.hint, one.path, one.line, one.column) for one in answer.warnings
+        DefinitionWarning(one.code, one.message, one.hint, one.path, one.line, one.column) for one in answer.warnings
     )
     return Deployment(answer.name, answer.version, answer.hash, answer.created, warnings)

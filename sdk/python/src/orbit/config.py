@@ -51,15 +51,16 @@ class Config:
     """How to reach a server. `Config.load` reads it from the environment; every argument of `Client` and `Worker` that
     has the name of a field wins over it."""
 
-    # `http://HOST:PORT`, `https://HOST:PORT`, or `HOST:PORT`, which is `http`, or `https` if a TLS file is given.
     address: str = DEFAULT_ADDRESS
-    # Sent with each call as a bearer token; never in clear text to a host that is not this machine.
+    """`http://HOST:PORT`, `https://HOST:PORT`, or `HOST:PORT`, which is `http`, or `https` if a TLS file is given."""
     api_key: str | None = field(default=None, repr=False)
-    # Paths of PEM files: who may sign the server's certificate (default: what the system trusts), and the caller's own
-    # certificate with its key.
+    """Sent with each call as a bearer token; never in clear text to a host that is not this machine."""
     tls_ca: str | None = None
+    """Path of a PEM file: who may sign the server's certificate. Default: what the system trusts."""
     tls_cert: str | None = None
+    """Path of a PEM file with the caller's own certificate."""
     tls_key: str | None = None
+    """Path of a PEM file with that certificate's key."""
 
     def __post_init__(self) -> None:
         if (self.tls_cert is None) != (self.tls_key is None):

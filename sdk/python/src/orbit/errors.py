@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 class Violation:
     """One field of a request that the server did not take."""
 
-    # Path of the field, for example `steps[2].retry.jitter`.
     field: str
+    """Path of the field, for example `steps[2].retry.jitter`."""
     description: str
+    """What is wrong with it."""
 
 
 class OrbitError(Exception):
@@ -43,14 +44,16 @@ class OrbitError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        # Why, for programs: an `ErrorReason` without its prefix, for example `EXECUTION_NOT_FOUND`. Empty if the server
-        # did not say, as when it could not be reached.
+        """For people."""
         self.reason = reason
-        # What belongs to the reason, for example the `state` of an execution that is closed.
+        """Why, for programs: an `ErrorReason` without its prefix, for example `EXECUTION_NOT_FOUND`. Empty if the
+        server did not say, as when it could not be reached."""
         self.metadata = dict(metadata or {})
+        """What belongs to the reason, for example the `state` of an execution that is closed."""
         self.code = code
-        # The pause that the server asks for before the same call is made again.
+        """Code of gRPC."""
         self.retry_after = retry_after
+        """The pause that the server asks for before the same call is made again; None if it asks for none."""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.reason})" if self.reason else self.message
@@ -170,11 +173,14 @@ class ExecutionError(Exception):
 
     def __init__(self, execution: "Execution") -> None:
         self.execution = execution
+        """The execution as it ended, without its steps."""
         failure = execution.failure
-        # Error code, message and details of the failure; empty where the execution has none.
         self.code = failure.code if failure else ""
+        """Code of the failure; empty where the execution has none."""
         self.message = failure.message if failure else execution.reason
+        """Message of the failure, or the reason that was given for the end."""
         self.details = failure.details if failure else None
+        """Further data of the failure; None if there is none."""
         text = f"execution {execution.id} of {execution.workflow} {self._how}"
         what = ": ".join(part for part in (self.code, self.message) if part)
         super().__init__(f"{text}: {what}" if what else text)

@@ -47,11 +47,13 @@ class Failure:
     """Why a step or an execution failed."""
 
     code: str
+    """For programs."""
     message: str
-    # Further data of the worker's; None if there is none.
+    """For people."""
     details: Any = None
-    # Unit that failed; empty where the failure is of none.
+    """Further data of the worker's; None if there is none."""
     unit: str = ""
+    """Unit that failed; empty where the failure is of none."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,21 @@ class Step:
     """How one step stands."""
 
     id: str
-    # For example `RUNNING`; `UNKNOWN` for one that this SDK does not know.
+    """As the definition has it; `compensate:ID` undoes a step, `failure:ID` is of a handler."""
     state: str
+    """For example `RUNNING`; `UNKNOWN` for one that this SDK does not know."""
     attempt: int
+    """From 1; 0 before the first."""
     delivery: int
-    # The output, None unless it succeeded; `failure` of the newest attempt, or of the step.
+    """Of all attempts together, from 1; 0 before the first."""
     output: Any
+    """What it gave; None unless it succeeded."""
     failure: Failure | None
+    """Why the newest attempt, or the step, failed; None if it did not."""
     progress: Any
+    """What its worker reported last; None if it has reported nothing."""
     raw: execution_pb2.StepStatus = field(repr=False, compare=False)
+    """The message that it came from, with what has no field here."""
 
 
 @dataclass(frozen=True)
@@ -75,21 +83,35 @@ class Execution:
     """An execution as it was when the server answered. In lists, input, output, failure and steps are absent."""
 
     id: str
+    """The caller's id, or the server's if the caller gave none."""
     uid: str
+    """Always the server's, and never used again."""
     run: int
+    """Number of the present run, from 1: `continue_as_new` begins the next."""
     workflow: str
+    """Name of its workflow."""
     version: str
+    """Version of its definition."""
     state: State
+    """Where it is in its life."""
     labels: dict[str, str]
+    """Labels of the definition and of the start."""
     input: Any
+    """What it was started with; None in lists."""
     output: Any
+    """What it ended with; None unless it succeeded, and in lists."""
     failure: Failure | None
-    # What a cancel, a terminate or a pause gave as its reason.
+    """Why it failed; None if it did not, and in lists."""
     reason: str
+    """What a cancel, a terminate or a pause gave as its reason."""
     start_time: datetime
+    """When it was started."""
     close_time: datetime | None
+    """When it ended; None while it is open."""
     steps: tuple[Step, ...]
+    """In the definition's order, then what undoes steps and handlers that have begun; empty in lists."""
     raw: execution_pb2.Execution = field(repr=False, compare=False)
+    """The message that it came from, with what has no field here."""
 
     def step(self, id: str) -> Step:
         """One of the steps. Raises `KeyError` if there is none of that id."""
@@ -103,12 +125,14 @@ class Execution:
 class Event:
     """One entry of an execution's history."""
 
-    # From 1, without gaps.
     number: int
-    # What happened, for example `step_succeeded`; empty for a kind that this SDK does not know.
+    """From 1, without gaps."""
     type: str
+    """What happened, for example `step_succeeded`; empty for a kind that this SDK does not know."""
     time: datetime
+    """When it was written."""
     raw: event_pb2.Event = field(repr=False, compare=False)
+    """The message that it came from, with what has no field here."""
 
 
 def execution(raw: execution_pb2.Execution) -> Execution:

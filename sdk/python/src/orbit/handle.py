@@ -15,7 +15,7 @@ from orbit_api.workflow.v1.payload_pb2 import Payload
 
 from orbit import errors, payloads
 from orbit.backoff import Backoff
-from orbit.calls import Calls, pause_after, seconds
+from orbit.calls import Calls, pause_after, seconds, timestamp
 from orbit.errors import (
     DeadlineExceeded,
     ExecutionCancelled,
@@ -59,10 +59,12 @@ class ExecutionHandle:
         self._calls = calls
         self.id = id
         self.uid = uid
-        # What `start` was told: the version that runs, and whether this call made it. None for a handle of `execution`.
         self.version: str | None = None
+        """The version that `start` or `rerun` chose; None for a handle of `Client.execution`."""
         self.created: bool | None = None
+        """Whether that call made it, and did not find it; None for a handle of `Client.execution`."""
         self.start_time: datetime | None = None
+        """When it was started; None for a handle of `Client.execution`."""
 
     def __repr__(self) -> str:
         return f"<execution {self.id}>"
@@ -198,7 +200,7 @@ class ExecutionHandle:
             id=self.id, uid=self.uid, name=name, payload=payloads.encode(payload), request_id=new_id(request_id)
         )
         if expire_time is not None:
-            request.expire_time.FromNanoseconds(int(expire_time.timestamp() * 1_000_000) * 1_000)
+            request.expire_time.CopyFrom(timestamp(expire_time))
         return (await self._calls.make(self._stub.SignalExecution, request, timeout)).event_number
 
     async def cancel(

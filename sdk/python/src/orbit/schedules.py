@@ -13,21 +13,21 @@ from datetime import timezone as zones
 from typing import TYPE_CHECKING, Any, Literal
 
 from google.protobuf.field_mask_pb2 import FieldMask
-from google.protobuf.timestamp_pb2 import Timestamp
 from orbit_api.schedule.v1 import schedule_pb2, spec_pb2
 from orbit_api.schedule.v1 import schedule_service_pb2 as pb
 
 from orbit import payloads
-from orbit.calls import Calls
+from orbit.calls import Calls, timestamp
 from orbit.handle import UNSET, new_id
 
 if TYPE_CHECKING:
     from orbit_api.schedule.v1.schedule_service_pb2_grpc import ScheduleServiceAsyncStub
 
-# What a slot does while an execution of the schedule is open.
 Overlap = Literal["skip", "allow", "buffer_one", "cancel_previous", "terminate_previous"]
-# The messages for what has no argument of its own here: calendars, exclusions, daylight saving time.
+"""What a slot does while an execution of the schedule is open: it is skipped, starts beside it, waits until none is
+open, or waits until the open ones, which are cancelled or terminated, have ended."""
 ScheduleSpec = spec_pb2.ScheduleSpec
+"""The message, for what has no argument of its own: calendars, exclusions, jitter, daylight saving time."""
 Span = timedelta | float | None
 
 
@@ -36,22 +36,29 @@ class Schedule:
     """A schedule as it was when the server answered."""
 
     id: str
+    """The caller's id."""
     uid: str
-    # Changes with each change that a caller makes; `update`, `pause`, `resume` and `delete` take it as a condition.
+    """The server's, and never used again."""
     etag: str
-    # `ACTIVE`, `PAUSED`, `INVALID` or `COMPLETED`; `UNKNOWN` for one that this SDK does not know.
+    """Changes with each change that a caller makes; `update`, `pause`, `resume` and `delete` take it as a condition."""
     state: str
+    """`ACTIVE`, `PAUSED`, `INVALID` or `COMPLETED`; `UNKNOWN` for one that this SDK does not know."""
     workflow: str
+    """What it starts."""
     input: Any
+    """Input of each execution, with its expressions."""
     description: str
-    # Why it is paused, and why it cannot go on or its newest start failed, for people; empty if all is well.
+    """For people; may be empty."""
     pause_note: str
+    """Why it is paused, for people; may be empty."""
     invalid_reason: str
-    # Its next slot; None if there is none, or while it is paused.
+    """Why it cannot go on, or why its newest start failed, for people; empty if all is well."""
     next_time: datetime | None
-    # What it started last; None if it has started none.
+    """Its next slot; None if there is none, or while it is paused."""
     last_execution_id: str | None
+    """What it started last; None if it has started none."""
     raw: schedule_pb2.Schedule = field(repr=False, compare=False)
+    """The message that it came from, with what has no field here."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +66,21 @@ class Slot:
     """What became of one time of a schedule, or of several in a row that went alike."""
 
     nominal_time: datetime
-    # `REGULAR`, `TRIGGER` or `BACKFILL`.
+    """What it is for, whenever it really started. Of several in a row, the first."""
     kind: str
-    # For example `STARTED` or `OVERLAPPED`.
+    """`REGULAR`, `TRIGGER` or `BACKFILL`."""
     outcome: str
-    # Id of the execution that it started; None if it has started none.
+    """For example `STARTED` or `OVERLAPPED`."""
     execution_id: str | None
-    # Name of the call that asked for it, as `backfill` gives it; empty for a regular one.
+    """Id of the execution that it started; None if it has started none."""
     request: str
-    # How many in a row went alike.
+    """Name of the call that asked for it, as `backfill` gives it; empty for a regular one."""
     count: int
-    # Why, for people; may be empty.
+    """How many in a row went alike."""
     detail: str
+    """Why, for people; may be empty."""
     raw: schedule_pb2.Slot = field(repr=False, compare=False)
+    """The message that it came from, with what has no field here."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +88,15 @@ class PlannedSlot:
     """A time that is to come, or would come if nothing kept it away."""
 
     nominal_time: datetime
-    # In the zone of the schedule, with its offset, such as `2026-11-01T01:30:00-04:00`.
+    """What an execution would be for."""
     local_time: str
-    # Empty for a slot; otherwise why it is none: `EXCLUDED`, `MISSING` or `REPEATED` (when the clocks are changed).
+    """In the zone of the schedule, with its offset, such as `2026-11-01T01:30:00-04:00`."""
     skip: str
-    # More about that, for people; may be empty.
+    """Empty for a slot; otherwise why it is none: `EXCLUDED`, `MISSING` or `REPEATED` (when the clocks are changed)."""
     detail: str
+    """More about that, for people; may be empty."""
     raw: schedule_pb2.PlannedSlot = field(repr=False, compare=False)
+    """The message that it came from, with what has no field here."""
 
 
 class Schedules:
@@ -265,8 +276,8 @@ class Schedules:
         background; gives the name of the call, which its slots carry."""
         request = pb.BackfillScheduleRequest(
             id=id,
-            first_time=_timestamp(first),
-            last_time=_timestamp(last),
+            first_time=timestamp(first),
+            last_time=timestamp(last),
             concurrency=concurrency,
             request_id=new_id(request_id),
         )
@@ -295,7 +306,7 @@ class Schedules:
         if id is None:
             request.spec.CopyFrom(_spec(spec, crons, every, timezone))
         if after is not None:
-            request.after_time.CopyFrom(_timestamp(after))
+            request.after_time.CopyFrom(timestamp(after))
         answer = await self._calls.make(self._stub().PreviewSchedule, request, timeout)
         return [_planned(one) for one in answer.slots]
 
@@ -388,9 +399,3 @@ def _name(kind: Any, number: int, prefix: str) -> str:
 
 def _overlap(overlap: Overlap) -> schedule_pb2.SchedulePolicies.Overlap.ValueType:
     return schedule_pb2.SchedulePolicies.Overlap.Value(f"OVERLAP_{overlap.upper()}")
-
-
-def _timestamp(time: datetime) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromNanoseconds(int(time.timestamp() * 1_000_000) * 1_000)
-    return stamp

@@ -61,10 +61,10 @@ class SyncClient:
         self.config = client.config
         self._client = client
         self._loop = LoopThread()
-        # What starts executions at certain times.
         self.schedules = SyncSchedules(self._loop, client.schedules)
-        # One action on many executions.
+        """What starts executions at certain times."""
         self.batches = SyncBatches(self._loop, client.batches)
+        """One action on many executions."""
 
     @classmethod
     def of(cls, client: Client) -> "SyncClient":

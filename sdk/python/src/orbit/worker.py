@@ -53,20 +53,22 @@ THREADS_MAX = 200
 class WorkerStatus:
     """How a worker is, at one moment."""
 
-    # `connecting` until the first registration, then `connected` or `disconnected`; `draining`, and at last `stopped`.
     state: State
-    # How tasks are fetched; None before the first connection.
+    """`connecting` until the first registration, then `connected` or `disconnected`; `draining`, then `stopped`."""
     mode: Literal["stream", "poll"] | None
+    """How tasks are fetched; None before the first connection."""
     session_id: str
-    # Seconds since the server last answered; None if it never did.
+    """The registration at the server; empty before the first."""
     last_contact_seconds: float | None
-    # Tasks that are held, from receipt until the report is answered, and how many of their handlers run.
+    """Seconds since the server last answered; None if it never did."""
     held: int
+    """Tasks that are held, from receipt until the report is answered."""
     running: int
-    # Most tasks at once.
+    """Handlers at work."""
     slots: int
-    # Whether the server answered within a session's timeout: what a health check should ask.
+    """Most tasks at once."""
     healthy: bool
+    """Whether the server answered within a session's timeout: what a health check should ask."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

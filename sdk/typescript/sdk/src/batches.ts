@@ -31,7 +31,9 @@ export interface BatchOptions extends WriteOptions {
 
 /** An execution with which a batch failed. */
 export interface BatchFailure {
+  /** Id of the execution. */
   readonly id: string;
+  /** Uid of the execution. */
   readonly uid: string;
   /** Why, for people. */
   readonly message: string;
@@ -43,6 +45,7 @@ export interface BatchDescription {
   readonly id: string;
   /** `undefined` for one that this SDK does not know. */
   readonly action: BatchAction | undefined;
+  /** Which executions. */
   readonly filter: string;
   /** `RUNNING`, `SUCCEEDED` or `CANCELLED`. Bear values that you do not know. */
   readonly state: string;
@@ -58,6 +61,7 @@ export interface BatchDescription {
   readonly failed: number;
   /** The first that failed, at most 10. */
   readonly failures: readonly BatchFailure[];
+  /** When it was made; `undefined` for a dry run. */
   readonly createTime: Date | undefined;
   /** `undefined` while it runs. */
   readonly endTime: Date | undefined;

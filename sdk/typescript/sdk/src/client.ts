@@ -74,6 +74,7 @@ export interface DeployOptions extends CallLimits {
 /** What became of a definition. */
 export interface Deployment {
   readonly name: string;
+  /** Version of the definition. */
   readonly version: string;
   /** SHA-256 of the meaning, lower-case hex. */
   readonly hash: string;
@@ -87,6 +88,7 @@ export interface Deployment {
 export class Client {
   /** Origin of the server, as in `http://localhost:7070`. */
   readonly address: string;
+  /** Where the SDK writes. */
   readonly logger: Logger;
   /** Makes schedules and finds them. */
   readonly schedules: Schedules;

@@ -33,6 +33,7 @@ export interface ConnectionOptions {
 export interface Config {
   /** Origin, as in `http://localhost:7070`. */
   readonly address: string;
+  /** Sent with each call as a bearer token. */
   readonly apiKey: string | undefined;
   /** Contents of the files; `undefined` without TLS. */
   readonly tls: { ca?: Buffer; cert?: Buffer; key?: Buffer } | undefined;

@@ -26,10 +26,15 @@ export interface OrbitErrorParts {
 /** Any error of this SDK's that a caller may want to catch. */
 export class OrbitError extends Error {
   override readonly name: string = "OrbitError";
+  /** gRPC code as in `NOT_FOUND`; empty if the error is of no call. */
   readonly code: string;
+  /** Why, for programs: an `ErrorReason` without its prefix, as in `EXECUTION_NOT_FOUND`; empty if the server did not say. */
   readonly reason: string;
+  /** What belongs to the reason, by name. */
   readonly metadata: Readonly<Record<string, string>>;
+  /** All bad fields of the request, with `InvalidArgumentError`. */
   readonly violations: readonly FieldViolation[];
+  /** Shortest pause before the same call can work, in milliseconds; `undefined` if the server asks for none. */
   readonly retryAfterMs: number | undefined;
 
   constructor(message: string, parts: OrbitErrorParts = {}) {
@@ -167,7 +172,9 @@ export interface FailureOptions {
 /** Fails a task so that it is not tried again, whatever its retry policy says. */
 export class PermanentError extends Error {
   override readonly name = "PermanentError";
+  /** For programs. */
   readonly code: string;
+  /** Further data, anything that JSON can say. */
   readonly details: unknown;
 
   constructor(message: string, options: FailureOptions = {}) {
@@ -180,7 +187,9 @@ export class PermanentError extends Error {
 /** Fails an attempt with a code of its own; the next one follows as the step's retry policy says. */
 export class RetryableError extends Error {
   override readonly name = "RetryableError";
+  /** For programs: the definition's `retry.non_retryable` names codes. */
   readonly code: string;
+  /** Further data, anything that JSON can say. */
   readonly details: unknown;
   /** Shortest pause before the next attempt, in milliseconds; the policy's pause counts if it is longer. */
   readonly retryAfterMs: number | undefined;
@@ -230,6 +239,7 @@ export class ExecutionFailedError extends ExecutionEndedError {
 
   constructor(
     executionId: string,
+    /** Why it failed. */
     readonly failure: Failure,
   ) {
     super(`execution ${executionId} failed: ${failure.message} (${failure.code})`, executionId);

@@ -27,13 +27,19 @@ export type ExecutionState =
 
 /** What a list tells of an execution. */
 export interface ExecutionSummary {
+  /** The caller's, or the server's if the caller gave none. */
   readonly id: string;
   /** Made by the server, never reused. */
   readonly uid: string;
+  /** Name of its workflow. */
   readonly workflow: string;
+  /** Version of its definition. */
   readonly version: string;
+  /** Where it is in its life. */
   readonly state: ExecutionState;
+  /** Labels of the definition and of the start. */
   readonly labels: Readonly<Record<string, string>>;
+  /** When it was started. */
   readonly startTime: Date | undefined;
   /** `undefined` while it is open. */
   readonly closeTime: Date | undefined;
@@ -43,19 +49,23 @@ export interface ExecutionSummary {
 
 /** An execution with its steps. */
 export interface ExecutionDescription extends ExecutionSummary {
+  /** Number of the present run, from 1: `continue_as_new` begins the next. */
   readonly run: number;
   /** Input with the schema's defaults filled in. */
   readonly input: unknown;
   /** Once SUCCEEDED. */
   readonly output: unknown;
+  /** Why it failed; `undefined` if it did not. */
   readonly failure: Failure | undefined;
   /** Reason that a cancel, a terminate or a pause gave. */
   readonly reason: string;
+  /** In the definition's order, then what undoes steps and handlers that have begun. */
   readonly steps: readonly StepDescription[];
 }
 
 /** How one step stands. */
 export interface StepDescription {
+  /** Id as the definition has it; `compensate:ID` undoes a step, `failure:ID` is of a handler. */
   readonly step: string;
   /** As in `SUCCEEDED` or `BACKING_OFF`. */
   readonly state: string;
@@ -63,10 +73,15 @@ export interface StepDescription {
   readonly attempt: number;
   /** Of all attempts together, from 1; 0 before the first. */
   readonly delivery: number;
+  /** Who has or had the newest delivery; empty before the first. */
   readonly workerId: string;
+  /** What it gave; `undefined` unless it succeeded. */
   readonly output: unknown;
+  /** Why the newest attempt, or the step, failed; `undefined` if it did not. */
   readonly failure: Failure | undefined;
+  /** What its worker reported last; `undefined` if it has reported nothing. */
   readonly progress: unknown;
+  /** The message itself, with everything that is not told here. */
   readonly raw: StepMessage;
 }
 
@@ -74,11 +89,13 @@ export interface StepDescription {
 export interface ExecutionEvent {
   /** 1, 2, 3 … without gaps. */
   readonly number: number;
+  /** When it was written. */
   readonly time: Date | undefined;
   /** What happened, as in `stepSucceeded`; empty if this SDK does not know it. */
   readonly type: string;
   /** What happened, with its fields: `event.kind.case === "stepSucceeded"` narrows `event.kind.value`. */
   readonly kind: EventMessage["kind"];
+  /** The message itself. */
   readonly raw: EventMessage;
 }
 

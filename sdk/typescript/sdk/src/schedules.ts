@@ -111,13 +111,17 @@ export interface PreviewOptions extends CallLimits {
 
 /** How a schedule stands. */
 export interface ScheduleDescription {
+  /** The caller's id. */
   readonly id: string;
+  /** The server's, and never used again. */
   readonly uid: string;
   /** Changes with every change of the schedule. */
   readonly etag: string;
   /** `ACTIVE`, `PAUSED`, `INVALID` or `COMPLETED`. */
   readonly state: string;
+  /** What it starts. */
   readonly workflow: string;
+  /** For people; may be empty. */
   readonly description: string;
   /** Why it is paused, for people; may be empty. */
   readonly pauseNote: string;
@@ -153,6 +157,7 @@ export interface SlotDescription {
 
 /** A time that is to come, or would come if nothing kept it away. */
 export interface PlannedSlot {
+  /** What an execution would be for. */
   readonly nominalTime: Date | undefined;
   /** In the schedule's zone, with its offset, such as `2026-11-01T01:30:00-04:00`. */
   readonly localTime: string;

@@ -6,6 +6,7 @@
 
 /** A schema of any library that keeps to the standard. */
 export interface StandardSchema<Input = unknown, Output = Input> {
+  /** What the standard asks for. */
   readonly "~standard": {
     readonly version: 1;
     readonly vendor: string;
@@ -21,7 +22,9 @@ export type SchemaResult<Output> =
 
 /** One fault of a value. */
 export interface SchemaIssue {
+  /** What is wrong, for people. */
   readonly message: string;
+  /** Where: keys from the outermost in. */
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
@@ -34,7 +37,10 @@ export type SchemaOutput<S extends StandardSchema> = NonNullable<S["~standard"][
 export class SchemaError extends Error {
   override readonly name = "SchemaError";
 
-  constructor(readonly issues: readonly SchemaIssue[]) {
+  constructor(
+    /** The faults, at least one. */
+    readonly issues: readonly SchemaIssue[],
+  ) {
     super(issues.map(describe).join("; "));
   }
 }

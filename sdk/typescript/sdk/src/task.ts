@@ -90,8 +90,11 @@ export interface TaskSchemas<Input extends StandardSchema, Output extends Standa
 export interface Task<Input = unknown, Output = unknown> {
   /** Contract `name@version`. */
   readonly contract: string;
+  /** The function that does it. */
   readonly handler: Handler<Input, Output>;
+  /** Judges the input before the handler runs; `undefined` for none. */
   readonly input: StandardSchema | undefined;
+  /** Judges the output before it is reported; `undefined` for none. */
   readonly output: StandardSchema | undefined;
 }
 

@@ -4,12 +4,15 @@ import type { SchemaInput, SchemaOutput, StandardSchema } from "./schema.js";
 
 /** A workflow that executions can be started of. */
 export interface Workflow<Input = unknown, Output = unknown> {
+  /** Name of the workflow. */
   readonly name: string;
   /** Version to start; `undefined` is the highest. */
   readonly version: string | undefined;
+  /** Judges the input before it is sent; `undefined` for none. */
   readonly input: StandardSchema | undefined;
+  /** Judges the output before it is given to the caller; `undefined` for none. */
   readonly output: StandardSchema | undefined;
-  // Carries the types; never set.
+  /** Carries the types; never set. */
   readonly types?: { readonly input: Input; readonly output: Output };
 }
 

@@ -20,12 +20,15 @@ type EventKind = NonNullable<MessageInitShape<typeof EventSchema>["kind"]>;
 
 /** One execution: its message, its events, its signals. */
 export class FakeExecution {
+  /** Uid of the execution. */
   readonly uid = randomUUID();
+  /** When it was started. */
   readonly startTime = timestampNow();
   /** Aborted by a cancel. */
   readonly cancelling = new AbortController();
   /** What queries are answered with. */
   readonly answers = new Map<string, Payload>();
+  /** Its history so far. */
   readonly events: Event[] = [];
   /** Request ids of the calls that made it, for their repetitions. */
   readonly makers = new Set<string>();
@@ -35,9 +38,13 @@ export class FakeExecution {
   #keys = 0;
 
   constructor(
+    /** Id of the execution. */
     readonly id: string,
+    /** Name of its workflow. */
     readonly workflow: string,
+    /** Version that it runs. */
     readonly version: string,
+    /** What it was started with. */
     readonly input: Payload,
     labels: Record<string, string>,
   ) {
@@ -55,6 +62,7 @@ export class FakeExecution {
     return create(ExecutionSchema, { ...this.#message, lastEventNumber: BigInt(this.events.length) });
   }
 
+  /** Whether it has ended. */
   get closed(): boolean {
     return isClosed(this.#message);
   }
@@ -65,10 +73,12 @@ export class FakeExecution {
     return `${this.uid.replaceAll("-", "").slice(0, 24)}${String(this.#keys).padStart(8, "0")}`;
   }
 
+  /** Ends it with an output. */
   succeed(output: Payload): void {
     this.#close(Execution_State.SUCCEEDED, { case: "executionSucceeded", value: { output } }, { output });
   }
 
+  /** Ends it with a failure. */
   fail(failure: Failure): void {
     const { code, message, unit, details } = failure;
     const told = create(FailureSchema, { code, message, unit });
@@ -86,6 +96,7 @@ export class FakeExecution {
     return number;
   }
 
+  /** Cancels it: it ends at once. Returns the number of the newest event. */
   cancel(reason: string): number {
     if (!this.cancelling.signal.aborted) {
       this.#write({ case: "windDownStarted", value: { cause: Cause.CANCEL, reason } });
@@ -96,6 +107,7 @@ export class FakeExecution {
     return this.events.length;
   }
 
+  /** Ends it at once. Returns the number of the newest event. */
   terminate(reason: string): number {
     this.#message.reason = reason;
     this.cancelling.abort();

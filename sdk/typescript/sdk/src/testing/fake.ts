@@ -16,7 +16,9 @@ import { runHandler } from "./run.js";
 
 /** What a workflow's function works with. */
 export interface FakeRun<Input = unknown> {
+  /** Id of the execution. */
   readonly executionId: string;
+  /** Input of the execution. */
   readonly input: Input;
   /** Aborted when somebody cancels the execution; the function should then end. */
   readonly signal: AbortSignal;

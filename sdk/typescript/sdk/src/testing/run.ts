@@ -36,6 +36,7 @@ export interface RunHandlerOptions
   readonly signal?: AbortSignal;
   /** What the handler sees as `drainSignal`. */
   readonly drainSignal?: AbortSignal;
+  /** What stands around the handler, the first one outermost. Default: nothing. */
   readonly middleware?: readonly Middleware[];
   /** Default: nothing is written. */
   readonly logger?: Logger;

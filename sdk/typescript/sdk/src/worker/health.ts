@@ -14,7 +14,9 @@ export interface HealthOptions {
 
 /** A server that answers every path with a worker's health. */
 export interface HealthServer {
+  /** Where it listens. */
   readonly port: number;
+  /** Stops listening. */
   close(): Promise<void>;
 }
 

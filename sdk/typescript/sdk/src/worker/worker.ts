@@ -72,6 +72,7 @@ export interface RunOptions {
 
 /** How a worker does. */
 export interface WorkerStatus {
+  /** Where it is in its life; `connecting` before `run`. */
   readonly state: State;
   /** How tasks come; `undefined` before the first connection. */
   readonly mode: Mode | undefined;
@@ -79,6 +80,7 @@ export interface WorkerStatus {
   readonly held: number;
   /** Handlers at work. */
   readonly running: number;
+  /** Most tasks at once. */
   readonly slots: number;
   /** When the server last answered; `undefined` if it never did. */
   readonly lastContact: Date | undefined;
