@@ -210,29 +210,40 @@ type PlannedSlot struct {
 // Proto gives the message as it came from the server.
 func (s *PlannedSlot) Proto() *schedulev1.PlannedSlot { return s.message }
 
+// A SchedulePreview is what a schedule, or a spec that is not stored, has before it.
+type SchedulePreview struct {
+	// Slots are the times in order, and beside them those that are left out, of which it has at most 1,000.
+	Slots []*PlannedSlot
+	// Unlisted is how many more times are left out than Slots tells.
+	Unlisted int
+	// StopTime is where the look stopped because it had met too many times that are left out: a preview after it goes on. Zero if
+	// it has as many slots as were asked for, or all that are left.
+	StopTime time.Time
+}
+
 // PreviewSchedule tells up to so many slots, at most 1,000, that a schedule with this spec would have after a time (zero: now),
 // and beside them the times that are left out and why. Nothing is stored.
-func (c *Client) PreviewSchedule(ctx context.Context, spec ScheduleSpec, after time.Time, slots int) ([]*PlannedSlot, error) {
+func (c *Client) PreviewSchedule(ctx context.Context, spec ScheduleSpec, after time.Time, slots int) (*SchedulePreview, error) {
 	return c.preview(ctx, &schedulev1.PreviewScheduleRequest{Spec: spec.message()}, after, slots)
 }
 
 func (c *Client) preview(
 	ctx context.Context, request *schedulev1.PreviewScheduleRequest, after time.Time, slots int,
-) ([]*PlannedSlot, error) {
+) (*SchedulePreview, error) {
 	request.AfterTime, request.MaxSlots = timestampOf(after), int32(min(slots, pageSizeMax))
 	response, err := invoke(ctx, c, request, c.schedules.PreviewSchedule)
 	if err != nil {
 		return nil, err
 	}
-	planned := make([]*PlannedSlot, 0, len(response.Slots))
+	preview := &SchedulePreview{Unlisted: int(response.UnlistedCount), StopTime: timeOf(response.StopTime)}
 	for _, slot := range response.Slots {
 		one := &PlannedSlot{NominalTime: timeOf(slot.NominalTime), LocalTime: slot.LocalTime, Detail: slot.Detail, message: slot}
 		if slot.Skip != schedulev1.PlannedSlot_SKIP_UNSPECIFIED {
 			one.Skip = strings.TrimPrefix(slot.Skip.String(), "SKIP_")
 		}
-		planned = append(planned, one)
+		preview.Slots = append(preview.Slots, one)
 	}
-	return planned, nil
+	return preview, nil
 }
 
 // CreateSchedule makes a schedule. Everything is checked first, and all faults are violations of one error.
@@ -374,7 +385,7 @@ func (h *ScheduleHandle) Backfill(ctx context.Context, first, last time.Time, co
 
 // Preview tells up to so many slots of the schedule, at most 1,000, after a time (zero: now), and beside them the times that
 // are left out and why.
-func (h *ScheduleHandle) Preview(ctx context.Context, after time.Time, slots int) ([]*PlannedSlot, error) {
+func (h *ScheduleHandle) Preview(ctx context.Context, after time.Time, slots int) (*SchedulePreview, error) {
 	return h.client.preview(ctx, &schedulev1.PreviewScheduleRequest{Id: h.id}, after, slots)
 }
 

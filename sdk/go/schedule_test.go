@@ -63,12 +63,12 @@ func TestAScheduleStartsExecutions(t *testing.T) {
 	}
 
 	next, err := handle.Preview(ctx, time.Time{}, 3)
-	if err != nil || len(next) < 3 {
+	if err != nil || len(next.Slots) < 3 || !next.StopTime.IsZero() {
 		t.Errorf("%v, %v", next, err)
 	}
 	hourly := orbit.ScheduleSpec{Intervals: []orbit.Interval{{Every: time.Hour, Offset: time.Minute}}}
-	if planned, err := client.PreviewSchedule(ctx, hourly, time.Now(), 2); err != nil || len(planned) != 2 ||
-		planned[1].NominalTime.Sub(planned[0].NominalTime) != time.Hour {
+	if planned, err := client.PreviewSchedule(ctx, hourly, time.Now(), 2); err != nil || len(planned.Slots) != 2 ||
+		planned.Slots[1].NominalTime.Sub(planned.Slots[0].NominalTime) != time.Hour {
 		t.Errorf("%v, %v", planned, err)
 	}
 	text := "every hour"

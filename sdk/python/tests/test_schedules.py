@@ -38,7 +38,7 @@ def test_a_schedule_is_made_triggered_paused_changed_and_deleted(orbit_server: S
                 await schedules.create("yearly", "waits", every=timedelta(hours=1))
 
             planned = await schedules.preview("yearly", after=datetime(2026, 6, 1, tzinfo=timezone.utc), count=2)
-            times = [slot.nominal_time for slot in planned]
+            times = [slot.nominal_time for slot in planned.slots]
             assert times == [datetime(2027, 1, 1, 3, tzinfo=timezone.utc), datetime(2028, 1, 1, 3, tzinfo=timezone.utc)]
 
             first = await schedules.trigger("yearly")

@@ -35,7 +35,7 @@ from orbit.errors import (
 )
 from orbit.execution import Event, Execution, Failure, State, Step
 from orbit.handle import ExecutionHandle
-from orbit.schedules import Overlap, PlannedSlot, Schedule, Schedules, ScheduleSpec, Slot
+from orbit.schedules import Overlap, PlannedSlot, Schedule, SchedulePreview, Schedules, ScheduleSpec, Slot
 from orbit.sync import SyncClient, SyncExecutionHandle
 from orbit.sync_batches import SyncBatches
 from orbit.sync_schedules import SyncSchedules
@@ -81,6 +81,7 @@ __all__ = [
     "ResourceExhausted",
     "RetryableError",
     "Schedule",
+    "SchedulePreview",
     "ScheduleSpec",
     "Schedules",
     "Slot",

@@ -99,6 +99,19 @@ class PlannedSlot:
     """The message that it came from, with what has no field here."""
 
 
+@dataclass(frozen=True)
+class SchedulePreview:
+    """What a schedule, or times that are not stored, has before it."""
+
+    slots: tuple[PlannedSlot, ...]
+    """The times in order, and beside them those that are left out, of which it has at most 1,000."""
+    unlisted: int
+    """How many more times are left out than `slots` tells."""
+    stop_time: datetime | None
+    """Where the look stopped because it had met too many times that are left out: a preview after it goes on. None if
+    it has as many slots as were asked for, or all that are left."""
+
+
 class Schedules:
     """The schedules of a server: `client.schedules`."""
 
@@ -294,7 +307,7 @@ class Schedules:
         after: datetime | None = None,
         count: int = 10,
         timeout: Span = None,
-    ) -> Sequence[PlannedSlot]:
+    ) -> SchedulePreview:
         """The next times of a schedule, or of times that are not stored (as for `create`), with those that are left out
         and why.
 
@@ -308,7 +321,11 @@ class Schedules:
         if after is not None:
             request.after_time.CopyFrom(timestamp(after))
         answer = await self._calls.make(self._stub().PreviewSchedule, request, timeout)
-        return [_planned(one) for one in answer.slots]
+        return SchedulePreview(
+            slots=tuple(_planned(one) for one in answer.slots),
+            unlisted=answer.unlisted_count,
+            stop_time=answer.stop_time.ToDatetime(tzinfo=zones.utc) if answer.HasField("stop_time") else None,
+        )
 
     async def slots(self, id: str, *, uid: str = "", page_size: int = 0) -> AsyncIterator[Slot]:
         """The ledger, the newest time first."""

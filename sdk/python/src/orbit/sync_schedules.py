@@ -6,7 +6,7 @@ from typing import Any
 
 from orbit.handle import UNSET
 from orbit.loop_thread import LoopThread
-from orbit.schedules import Overlap, PlannedSlot, Schedule, Schedules, ScheduleSpec, Slot
+from orbit.schedules import Overlap, Schedule, SchedulePreview, Schedules, ScheduleSpec, Slot
 
 Span = timedelta | float | None
 
@@ -156,7 +156,7 @@ class SyncSchedules:
         after: datetime | None = None,
         count: int = 10,
         timeout: Span = None,
-    ) -> Sequence[PlannedSlot]:
+    ) -> SchedulePreview:
         """As `Schedules.preview`."""
         call = self._schedules.preview(
             id, crons=crons, every=every, timezone=timezone, spec=spec, after=after, count=count, timeout=timeout

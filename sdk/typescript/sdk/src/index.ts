@@ -49,6 +49,7 @@ export {
   type ScheduleChanges,
   type ScheduleDescription,
   type ScheduleOptions,
+  type SchedulePreview,
   type ScheduleTimes,
   type ScheduleWriteOptions,
   type SlotDescription,

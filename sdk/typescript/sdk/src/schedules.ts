@@ -169,6 +169,19 @@ export interface PlannedSlot {
   readonly raw: PlannedSlotMessage;
 }
 
+/** What a schedule, or times that are not stored, has before it. */
+export interface SchedulePreview {
+  /** The times in order, and beside them those that are left out, of which it has at most 1,000. */
+  readonly slots: readonly PlannedSlot[];
+  /** How many more times are left out than `slots` tells. */
+  readonly unlisted: number;
+  /**
+   * Where the look stopped because it had met too many times that are left out: a preview after it goes on. `undefined` if it has
+   * as many slots as were asked for, or all that are left.
+   */
+  readonly stopTime: Date | undefined;
+}
+
 /** Makes schedules and finds them: `client.schedules`. */
 export class Schedules {
   constructor(private readonly connection: Connection) {}
@@ -220,7 +233,7 @@ export class Schedules {
    *
    * @throws InvalidArgumentError for times that cannot be used.
    */
-  async preview(times: ScheduleTimes, options: PreviewOptions = {}): Promise<PlannedSlot[]> {
+  async preview(times: ScheduleTimes, options: PreviewOptions = {}): Promise<SchedulePreview> {
     return preview(this.connection, { spec: specOf(times) }, options);
   }
 }
@@ -258,7 +271,7 @@ export class ScheduleHandle {
    *
    * @throws FailedPreconditionError if it is invalid.
    */
-  async preview(options: PreviewOptions = {}): Promise<PlannedSlot[]> {
+  async preview(options: PreviewOptions = {}): Promise<SchedulePreview> {
     return preview(this.connection, { id: this.id }, options);
   }
 
@@ -342,20 +355,21 @@ async function preview(
   connection: Connection,
   what: Pick<MessageInitShape<typeof PreviewScheduleRequestSchema>, "id" | "spec">,
   options: PreviewOptions,
-): Promise<PlannedSlot[]> {
+): Promise<SchedulePreview> {
   const request = {
     ...what,
     maxSlots: options.count ?? 10,
     ...(options.after !== undefined && { afterTime: timestampFromDate(options.after) }),
   };
-  const { slots } = await call((each) => connection.schedules.previewSchedule(request, each), options);
-  return slots.map((slot) => ({
+  const answer = await call((each) => connection.schedules.previewSchedule(request, each), options);
+  const slots = answer.slots.map((slot) => ({
     nominalTime: dateOf(slot.nominalTime),
     localTime: slot.localTime,
     skip: slot.skip === PlannedSlot_Skip.UNSPECIFIED ? "" : nameOf(PlannedSlot_Skip, slot.skip),
     detail: slot.detail,
     raw: slot,
   }));
+  return { slots, unlisted: answer.unlistedCount, stopTime: dateOf(answer.stopTime) };
 }
 
 /** A schedule with what changes; the mask says what that is. */

@@ -53,6 +53,6 @@ test("a trigger starts an execution at once, which its slots tell", async () => 
 
 test("times are looked at before they are taken, and wrong ones are refused by their field", async () => {
   const times = await client.schedules.preview({ cron: "0 9 * * *", timezone: "UTC" }, { count: 3 });
-  assert.deepEqual(times.map(({ nominalTime }) => nominalTime?.getUTCHours()), [9, 9, 9]);
+  assert.deepEqual(times.slots.map(({ nominalTime }) => nominalTime?.getUTCHours()), [9, 9, 9]);
   await assert.rejects(client.schedules.preview({ cron: "61 * * * *", timezone: "UTC" }), InvalidArgumentError);
 });

@@ -173,17 +173,20 @@ func (d *driver) previewSchedule(ctx context.Context, c command) (object, error)
 	if args.Count != nil {
 		count = *args.Count
 	}
-	var planned []*orbit.PlannedSlot
+	var preview *orbit.SchedulePreview
 	if args.ID != "" {
-		planned, err = client.Schedule(args.ID).Preview(ctx, args.AfterTime, count)
+		preview, err = client.Schedule(args.ID).Preview(ctx, args.AfterTime, count)
 	} else {
-		planned, err = client.PreviewSchedule(ctx, args.spec(), args.AfterTime, count)
+		preview, err = client.PreviewSchedule(ctx, args.spec(), args.AfterTime, count)
+	}
+	if err != nil {
+		return nil, err
 	}
 	slots := []object{}
-	for _, slot := range planned {
+	for _, slot := range preview.Slots {
 		slots = append(slots, object{"nominal_time": timeText(slot.NominalTime), "skip": slot.Skip})
 	}
-	return object{"slots": slots}, err
+	return object{"slots": slots, "unlisted": preview.Unlisted, "stop_time": timeText(preview.StopTime)}, nil
 }
 
 func scheduleObject(schedule *orbit.Schedule, err error) (object, error) {

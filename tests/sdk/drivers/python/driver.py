@@ -233,8 +233,12 @@ class Driver:
         options = some(args, "id", "crons", "timezone", "count")
         if "after_time" in args:
             options["after"] = parse_time(args["after_time"])
-        planned = await self.client.schedules.preview(**options)
-        return {"slots": [{"nominal_time": time_text(one.nominal_time), "skip": one.skip} for one in planned]}
+        preview = await self.client.schedules.preview(**options)
+        return {
+            "slots": [{"nominal_time": time_text(one.nominal_time), "skip": one.skip} for one in preview.slots],
+            "unlisted": preview.unlisted,
+            "stop_time": time_text(preview.stop_time),
+        }
 
     async def _schedule_slots(self, args: Args, command: int) -> Answer:
         return {

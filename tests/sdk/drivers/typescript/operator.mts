@@ -70,8 +70,9 @@ export function scheduleOps(schedules: () => Schedules): Readonly<Record<string,
     "schedule.preview": async (args) => {
       const options = { count: optional(args, "count", number), after: optional(args, "after_time", time) };
       const stored = optional(args, "id", text) !== undefined;
-      const slots = await (stored ? handle(args).preview(options) : schedules().preview(times(args), options));
-      return { slots: slots.map(({ nominalTime, skip }) => ({ nominal_time: timeText(nominalTime), skip })) };
+      const preview = await (stored ? handle(args).preview(options) : schedules().preview(times(args), options));
+      const slots = preview.slots.map(({ nominalTime, skip }) => ({ nominal_time: timeText(nominalTime), skip }));
+      return { slots, unlisted: preview.unlisted, stop_time: timeText(preview.stopTime) };
     },
     "schedule.slots": async (args) => {
       const slots: Fields[] = [];
