@@ -5,7 +5,7 @@
 //! - A child's id derives from the unit's attempt that asks for it, so it starts once; a signal's sender likewise.
 //! - A target that is closed or gone settles the effect.
 
-use super::{ExecutionId, ExecutionKey, Failure, Payload, Uid, Unit};
+use super::{ExecutionId, ExecutionKey, Failure, Payload, Timestamp, Uid, Unit};
 use std::sync::Arc;
 
 /// How many parents may stand above an execution. A loop of workflows that start each other ends here.
@@ -123,6 +123,8 @@ pub struct AbandonedChild {
     pub child: ChildRequest,
     /// Whether it is known to have started.
     pub has_started: bool,
+    /// Since when no unit waits for it; nothing where a server before this one wrote it down.
+    pub since: Option<Timestamp>,
 }
 
 /// A signal as a step gives it.

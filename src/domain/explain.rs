@@ -38,7 +38,7 @@ pub struct Explanation {
 pub struct Wait {
     /// Unit that waits; none for the execution as a whole.
     pub unit: Option<Unit>,
-    /// Since when, where the state keeps it.
+    /// Since when; nothing of what was set aside, and of children that a server before this one left behind.
     pub since: Option<Timestamp>,
     /// When it ends by itself, well or not; none if it need not.
     pub until: Option<Timestamp>,
@@ -61,8 +61,6 @@ pub enum Reason {
     },
     /// The execution is paused.
     Pause {
-        /// Number of the event that paused it.
-        number: u64,
         /// Why; may be empty.
         reason: Arc<str>,
     },
@@ -274,8 +272,8 @@ impl State {
         if self.is_closed() {
             return of_all(self.close_time(), None, Reason::Closed { state: self.phase().as_str() });
         }
-        if let Some((number, reason)) = self.paused() {
-            return of_all(None, None, Reason::Pause { number, reason: reason.clone() });
+        if let Some((since, reason)) = self.paused() {
+            return of_all(Some(since), None, Reason::Pause { reason: reason.clone() });
         }
         if self.is_held() {
             return of_all(Some(self.start_time()), self.begin_time(), Reason::Delay);
@@ -289,7 +287,7 @@ impl State {
             Stage::Handling
         };
         let until = self.give_up_time().filter(|_| matches!(stage, Stage::Stopping(_)));
-        of_all(None, until, Reason::WindDown(WindDown { cause, stage }))
+        of_all(self.winding_since(), until, Reason::WindDown(WindDown { cause, stage }))
     }
 
     /// The parent does not know of its end.
@@ -302,29 +300,38 @@ impl State {
     fn for_abandoned(&self) -> Option<Wait> {
         let children = self.abandoned_children();
         let more = children.len().saturating_sub(NAMES_MAX);
-        let ids: Vec<ExecutionId> = children.take(NAMES_MAX).cloned().collect();
+        // Nobody knows since when, if that is not known of each: it may be the one that has waited longest.
+        let since = children.clone().map(|(_, since)| since).min().flatten();
+        let ids: Vec<ExecutionId> = children.take(NAMES_MAX).map(|(id, _)| id.clone()).collect();
         let reason = (!ids.is_empty()).then_some(Reason::Abandoned { ids, more })?;
-        Some(Wait { unit: None, since: None, until: None, reason })
+        Some(Wait { unit: None, since, until: None, reason })
     }
 
     /// What a unit that has not ended waits for.
     fn wait_of(&self, key: UnitKey) -> Wait {
         let unit = self.unit(key);
         let (since, reason) = match unit.status {
-            Status::Pending if self.is_held() && self.is_unblocked(key.step) => (None, Reason::Held),
-            Status::Pending => (None, self.for_steps(key)),
-            Status::Waiting { since } if self.is_held() => (Some(since), Reason::Held),
-            Status::Waiting { since } => (Some(since), self.for_worker(key)),
+            Status::Pending { free_since } => {
+                let since = self.blocked_since(key.step, free_since);
+                match self.held_since().filter(|_| self.is_unblocked(key.step)) {
+                    Some(held) => (Some(since.max(held)), Reason::Held),
+                    None => (Some(since), self.for_steps(key)),
+                }
+            }
+            Status::Waiting { since } => match self.held_since() {
+                Some(held) => (Some(since.max(held)), Reason::Held),
+                None => (Some(since), self.for_worker(key)),
+            },
             Status::Out(out) => (Some(out.dispatch_time), self.at_worker(key)),
-            Status::BackingOff { .. } => (None, self.for_retry(key)),
-            Status::Sleeping { .. } => (None, Reason::Time),
-            Status::FanOut => (None, self.for_items(key)),
-            Status::Awaiting { .. } => (None, self.for_signal(key)),
-            Status::Child(wait) => (None, self.for_child(key, wait)),
-            Status::Sending { .. } => (None, self.for_recipient(key)),
+            Status::BackingOff { since, .. } => (Some(since), self.for_retry(key)),
+            Status::Sleeping { since, .. } => (Some(since), Reason::Time),
+            Status::FanOut { since } => (Some(since), self.for_items(key)),
+            Status::Awaiting { since, .. } => (Some(since), self.for_signal(key)),
+            Status::Child(wait) => (wait.start_time.or(Some(unit.attempt_time())), self.for_child(key, wait)),
+            Status::Sending { since, .. } => (Some(since), self.for_recipient(key)),
             // Its end follows with the next decision; where it has ended, nothing does.
             Status::Spent | Status::Succeeded | Status::Failed | Status::Skipped | Status::Cancelled => {
-                (None, Reason::Work)
+                (Some(self.last_time()), Reason::Work)
             }
         };
         Wait { unit: Some(self.name(key)), since, until: self.wait_ends(key), reason }

@@ -77,6 +77,8 @@ struct WindDown {
     cause: Cause,
     /// Number of the event that began it.
     number: u64,
+    /// When it began.
+    time: Timestamp,
     /// When deliveries that are out are given up.
     give_up_time: Timestamp,
 }

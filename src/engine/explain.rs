@@ -112,12 +112,9 @@ impl Core {
                         task.beat_due_time = self.beat_due(task, &token, since, &held);
                     }
                 }
-                Reason::Pause { number, .. } => {
-                    let event = self.events_after(row.key, number.saturating_sub(1), 1).await?.into_iter().next();
-                    wait.since = event.map(|event| event.time);
-                }
                 Reason::Closed { .. }
                 | Reason::Quarantined { .. }
+                | Reason::Pause { .. }
                 | Reason::Delay
                 | Reason::Held
                 | Reason::WindDown(_)

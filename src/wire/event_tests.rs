@@ -52,6 +52,7 @@ fn run_start(created: Created) -> RunStart {
                 trace_parent: Arc::from("00-x"),
             },
             has_started: true,
+            since: Some(NOW),
         }],
     }
 }

@@ -23,7 +23,7 @@ fn reason(reason: &Reason) -> wait::Reason {
     match reason {
         Reason::Closed { .. } => wait::Reason::Closed(proto::ClosedReason {}),
         Reason::Quarantined { why } => wait::Reason::Quarantine(proto::QuarantineReason { why: why.to_string() }),
-        Reason::Pause { reason, .. } => wait::Reason::Pause(proto::PauseReason { reason: reason.to_string() }),
+        Reason::Pause { reason } => wait::Reason::Pause(proto::PauseReason { reason: reason.to_string() }),
         Reason::Delay => wait::Reason::Delay(proto::DelayReason {}),
         Reason::Held => wait::Reason::Held(proto::HeldReason {}),
         Reason::WindDown(wind_down) => wait::Reason::WindDown(self::wind_down(*wind_down)),

@@ -8,7 +8,9 @@ use tonic::Code;
 
 async fn explain(server: &mut Harness, id: &str) -> proto::Explanation {
     let request = proto::ExplainExecutionRequest { id: id.to_owned(), ..Default::default() };
-    server.admin.explain_execution(request).await.unwrap().into_inner().explanation.unwrap()
+    let told = server.admin.explain_execution(request).await.unwrap().into_inner().explanation.unwrap();
+    assert!(told.waits.iter().all(|wait| wait.since_time.is_some()), "each wait says since when: {told:?}");
+    told
 }
 
 /// Registers a worker of one contract in one queue, with two slots.

@@ -50,13 +50,13 @@ impl State {
                 unit.failure.as_deref().cloned().map(StepEnd::Failed)
             }
             Status::Failed
-            | Status::Pending
+            | Status::Pending { .. }
             | Status::Waiting { .. }
             | Status::Out(_)
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
-            | Status::FanOut
+            | Status::FanOut { .. }
             | Status::Awaiting { .. }
             | Status::Child(_)
             | Status::Sending { .. }

@@ -57,7 +57,7 @@ impl Decision<'_> {
         if let Some(child) = unit.child() {
             return Ok(Recipient { id: child.id.clone(), uid: child.uid, child: Some(name) });
         }
-        if unit.status != Status::Pending || self.waits_for_step(child.step, sender.step) {
+        if !unit.status.is_pending() || self.waits_for_step(child.step, sender.step) {
             return Err(Unknown::Nobody(format!("step {name} has no child")));
         }
         let (uid, run, generation) = (self.state.uid(), self.state.run(), self.state.generation_of(child));
@@ -102,7 +102,9 @@ impl Decision<'_> {
 
     /// The unit, if it waits for its signal of this number to be taken.
     fn sending(&self, unit: &str, number: u64) -> Option<UnitKey> {
-        self.state.find(unit).filter(|key| self.state.unit(*key).status == Status::Sending { number })
+        self.state.find(unit).filter(
+            |key| matches!(self.state.unit(*key).status, Status::Sending { number: asked, .. } if asked == number),
+        )
     }
 
     /// Takes a signal that a step of another execution gives; the same again is answered as before.

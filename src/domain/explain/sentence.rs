@@ -17,8 +17,8 @@ impl Wait {
         match &self.reason {
             Reason::Closed { state } => format!("is closed ({state})"),
             Reason::Quarantined { why } => format!("is set aside, since its stored data is damaged: {why}"),
-            Reason::Pause { reason, .. } if reason.is_empty() => "is paused".to_owned(),
-            Reason::Pause { reason, .. } => format!("is paused: {reason}"),
+            Reason::Pause { reason } if reason.is_empty() => "is paused".to_owned(),
+            Reason::Pause { reason } => format!("is paused: {reason}"),
             Reason::Delay => "begins later, since its start was delayed".to_owned(),
             Reason::Held => "waits until the execution goes on".to_owned(),
             Reason::WindDown(wind_down) => winding_down(wind_down),

@@ -24,6 +24,8 @@ pub(super) struct Course {
     pub(super) generation: u32,
     /// Number of the first event that counts against the longest history: the run's first, or that which had it run again.
     pub(super) history_from: u64,
+    /// When that happened: since then what has not begun waits for its turn.
+    pub(super) begin_time: Timestamp,
     /// Newest delivery of any unit.
     pub(super) deliveries: u32,
     /// Accepted reports of units that are no more, oldest first.
@@ -35,15 +37,18 @@ pub(super) struct Course {
 pub(super) struct Pause {
     /// Number of the event that did.
     pub(super) number: u64,
+    /// When it did.
+    pub(super) time: Timestamp,
     /// Why; may be empty.
     pub(super) reason: Arc<str>,
 }
 
 impl Course {
-    /// The course of an execution that begins with the event of this number, or of a run after so many deliveries.
-    pub(super) fn new(first_number: u64, deliveries: u32) -> Self {
-        let (history_from, reports) = (first_number, VecDeque::new());
-        Self { pause: None, next_input: None, generation: 1, history_from, deliveries, reports }
+    /// The course of an execution that begins with the event of this number and time, or of a run after so many
+    /// deliveries.
+    pub(super) fn new(history_from: u64, begin_time: Timestamp, deliveries: u32) -> Self {
+        let reports = VecDeque::new();
+        Self { pause: None, next_input: None, generation: 1, history_from, begin_time, deliveries, reports }
     }
 
     /// Keeps the accepted reports of a unit that is about to be no more.
@@ -104,8 +109,8 @@ impl State {
     }
 
     /// Holds it.
-    pub(super) fn pause(&mut self, number: u64, reason: Arc<str>) {
-        self.change_all(Some(Pause { number, reason }), |_| {});
+    pub(super) fn pause(&mut self, pause: Pause) {
+        self.change_all(Some(pause), |_| {});
     }
 
     /// Lets it go on. What waits for a worker waits anew, as far as its `queue_timeout` goes.
@@ -113,11 +118,11 @@ impl State {
         self.change_all(None, |unit| match &mut unit.status {
             Status::Waiting { since } => *since = time,
             Status::Out(out) => out.since = time,
-            Status::Pending
+            Status::Pending { .. }
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
-            | Status::FanOut
+            | Status::FanOut { .. }
             | Status::Awaiting { .. }
             | Status::Child(_)
             | Status::Sending { .. }

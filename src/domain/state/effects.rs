@@ -184,15 +184,15 @@ impl State {
         let attempt = || unit.task.as_ref().map_or(0, |task| task.attempt);
         match unit.status {
             Status::Child(wait) if stops => (!wait.cancel_sent).then(|| Key::Cancel(key, attempt())),
-            Status::Child(wait) => (!wait.has_started).then(|| Key::Start(key, attempt())),
-            Status::Sending { number } => Some(Key::Signal(key, number)),
-            Status::Pending
+            Status::Child(wait) => wait.start_time.is_none().then(|| Key::Start(key, attempt())),
+            Status::Sending { number, .. } => Some(Key::Signal(key, number)),
+            Status::Pending { .. }
             | Status::Waiting { .. }
             | Status::Out(_)
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
-            | Status::FanOut
+            | Status::FanOut { .. }
             | Status::Awaiting { .. }
             | Status::Succeeded
             | Status::Failed
@@ -208,8 +208,8 @@ impl State {
         if wait.cancel_sent {
             return;
         }
-        let (id, abandoned) =
-            (child.id.clone(), AbandonedChild { child: self.child_request(key), has_started: wait.has_started });
+        let (id, has_started, since) = (child.id.clone(), wait.start_time.is_some(), Some(self.last_time));
+        let abandoned = AbandonedChild { child: self.child_request(key), has_started, since };
         self.effects.abandoned.insert(id.clone(), abandoned);
         self.indexes.effects.insert(&Key::Abandoned(id));
     }
@@ -304,7 +304,7 @@ impl State {
             Key::Start(key, _) => Effect::StartChild(Box::new(self.child_request(*key))),
             Key::Cancel(key, _) => Effect::CancelChild {
                 child: Box::new(self.child_request(*key)),
-                has_started: matches!(self.unit(*key).status, Status::Child(wait) if wait.has_started),
+                has_started: matches!(self.unit(*key).status, Status::Child(wait) if wait.start_time.is_some()),
                 reason: self.reason_for_child(),
             },
             Key::Abandoned(id) => {
@@ -365,7 +365,7 @@ impl State {
 
     fn signal_request(&self, key: UnitKey) -> Effect {
         let unit = self.unit(key);
-        let (Status::Sending { number }, Some(sending)) = (unit.status, unit.sending()) else {
+        let (Status::Sending { number, .. }, Some(sending)) = (unit.status, unit.sending()) else {
             unreachable!("only a unit that sends has such an effect")
         };
         let name = self.name(key);
@@ -383,7 +383,7 @@ impl State {
     /// Whether a unit's child may still start.
     fn may_start(&self, unit: &str) -> bool {
         let status = self.find(unit).map(|key| self.unit(key).status);
-        matches!(status, Some(Status::Pending | Status::Child(ChildWait { has_started: false, .. })))
+        matches!(status, Some(Status::Pending { .. } | Status::Child(ChildWait { start_time: None, .. })))
     }
 }
 

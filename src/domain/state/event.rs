@@ -2,7 +2,7 @@
 //!
 //! A handler has one unit at a time, the newest; when it takes the next signal, what the one before it was is forgotten.
 
-use super::unit::{Status, UnitState};
+use super::unit::UnitState;
 use super::{Phase, State, UnitKey, Work};
 use crate::domain::definition::StepIndex;
 use crate::domain::{Payload, Timestamp};
@@ -43,7 +43,7 @@ impl State {
         let next = |handler: &StepIndex| {
             let newest = self.newest_of(*handler);
             match newest.map(|key| self.unit(key).status) {
-                Some(Status::Pending) => newest.map(Work::BeginEvent),
+                Some(status) if status.is_pending() => newest.map(Work::BeginEvent),
                 Some(status) if !status.is_resolved() => None,
                 Some(_) | None => self.signal_for(*handler).filter(|_| takes).map(|_| Work::TakeEvent(*handler)),
             }

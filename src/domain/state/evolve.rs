@@ -1,6 +1,6 @@
 //! What each event does to the state.
 
-use super::course::Course;
+use super::course::{Course, Pause};
 use super::fan_out::Group;
 use super::index::Indexes;
 use super::unit::{ChildRef, ChildWait, Out, RELEASE_HASH, Remote, Sending, Status, Task, UnitState};
@@ -28,7 +28,7 @@ impl State {
             output: None,
             terminate_reason: None,
             end_failure: None,
-            course: Course::new(event.number, 0),
+            course: Course::new(event.number, event.time, 0),
             units: Units { steps, ..Units::default() },
             handlers: BTreeMap::new(),
             signals: signals::Signals::default(),
@@ -112,7 +112,7 @@ impl State {
                 }
                 self.change(key, |unit| {
                     unit.status = match *retry_time {
-                        Some(retry_time) => Status::BackingOff { retry_time },
+                        Some(retry_time) => Status::BackingOff { since: time, retry_time },
                         None => Status::Spent,
                     };
                     unit.failure = Some(Box::new(failure.clone()));
@@ -170,7 +170,7 @@ impl State {
                 let group = Group::new(items.clone());
                 self.indexes.text_bytes += group.bytes();
                 self.units.groups.insert(key.step, group);
-                self.change(key, |unit| unit.status = Status::FanOut);
+                self.change(key, |unit| unit.status = Status::FanOut { since: time });
             }
             EventKind::FanOutEnded { unit } => {
                 let (key, number) = (self.named(unit), event.number);
@@ -183,12 +183,12 @@ impl State {
             }
             EventKind::SleepStarted { unit, wake_time } => {
                 let key = self.begun(unit);
-                self.change(key, |unit| unit.status = Status::Sleeping { wake_time: *wake_time });
+                self.change(key, |unit| unit.status = Status::Sleeping { since: time, wake_time: *wake_time });
             }
             EventKind::AwaitStarted { unit, expire_time } => {
                 let (expire_time, number) = (*expire_time, event.number);
                 let key = self.begun(unit);
-                self.change(key, |unit| unit.status = Status::Awaiting { expire_time, number });
+                self.change(key, |unit| unit.status = Status::Awaiting { since: time, expire_time, number });
             }
             EventKind::SignalReceived { name, payload, expire_time, sender, handler } => {
                 if let Some(sender) = sender {
@@ -227,7 +227,9 @@ impl State {
             }
             EventKind::Woke => {}
             EventKind::DeletionBegan => self.deleting = true,
-            EventKind::ExecutionPaused { reason } => self.pause(event.number, reason.clone()),
+            EventKind::ExecutionPaused { reason } => {
+                self.pause(Pause { number: event.number, time, reason: reason.clone() })
+            }
             EventKind::ExecutionResumed => self.resume(time),
             EventKind::ContinuedAsNew { unit, input } => {
                 self.end_run(self.named(unit), input.clone(), event.number);
@@ -242,7 +244,7 @@ impl State {
                 self.change(key, |unit| {
                     begin_attempt(unit, *attempt, input.as_ref(), time);
                     unit.remote = Some(Box::new(Remote::Child(ChildRef { id: child_id.clone(), uid: None })));
-                    unit.status = Status::Child(ChildWait { expire_time, has_started: false, cancel_sent: false });
+                    unit.status = Status::Child(ChildWait { expire_time, start_time: None, cancel_sent: false });
                 });
             }
             EventKind::ChildStarted { unit, attempt: _, child_uid } => {
@@ -252,7 +254,7 @@ impl State {
                         child.uid = Some(*child_uid);
                     }
                     if let Status::Child(wait) = &mut unit.status {
-                        wait.has_started = true;
+                        wait.start_time = Some(time);
                     }
                 });
                 self.bring_up_signals_to(key);
@@ -267,7 +269,7 @@ impl State {
                 let sending = Sending { recipient: recipient.clone(), name: name.clone(), payload: payload.clone() };
                 self.change(key, |unit| {
                     unit.remote = Some(Box::new(Remote::Recipient(sending)));
-                    unit.status = Status::Sending { number };
+                    unit.status = Status::Sending { since: time, number };
                 });
             }
         }
@@ -306,9 +308,9 @@ impl State {
         if key.item.is_some() || !self.is_live(key.step) {
             return;
         }
-        let definition = self.definition.clone();
+        let (definition, time) = (self.definition.clone(), self.last_time);
         for dependent in &definition.step(key.step).dependents {
-            self.change(UnitKey::of(*dependent), |unit| unit.blockers -= 1);
+            self.change(UnitKey::of(*dependent), |unit| unit.let_go(time));
         }
     }
 
@@ -337,7 +339,7 @@ impl State {
 
     /// Drops all that waits; only what somebody else has remains.
     fn start_wind_down(&mut self, cause: Cause, number: u64, give_up_time: Timestamp) {
-        let wind_down = WindDown { cause, number, give_up_time };
+        let wind_down = WindDown { cause, number, time: self.last_time, give_up_time };
         self.enter(Phase::WindingDown, Some(wind_down), number, |lifetime, status| {
             lifetime == Lifetime::Forward && !status.is_engaged()
         });
@@ -390,7 +392,10 @@ impl State {
             let status = unit.status;
             if !status.is_resolved() && dropped(lifetime, status) {
                 unit.unknown |= unit.may_be_done_elsewhere();
-                unit.end(if fails && status == Status::FanOut { Status::Failed } else { Status::Cancelled }, number);
+                unit.end(
+                    if fails && matches!(status, Status::FanOut { .. }) { Status::Failed } else { Status::Cancelled },
+                    number,
+                );
             }
             self.index(key);
             if key.item.is_some() && status != self.unit(key).status {

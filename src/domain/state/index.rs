@@ -88,7 +88,7 @@ impl Indexes {
             self.effects.insert(&effect);
         }
         match unit.status {
-            Status::Pending if unit.is_unblocked() && may_be_runnable(step, key) => {
+            Status::Pending { .. } if unit.is_unblocked() && may_be_runnable(step, key) => {
                 self.runnable.insert(key.step);
             }
             Status::Waiting { .. } if !is_paused => self.ready.add(key, unit.attempt_time()),
@@ -101,12 +101,12 @@ impl Indexes {
             Status::Failed if step.role.lifetime() == Lifetime::Undo => {
                 self.undo_failed.insert(key);
             }
-            Status::Pending
+            Status::Pending { .. }
             | Status::Waiting { .. }
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
-            | Status::FanOut
+            | Status::FanOut { .. }
             | Status::Child(_)
             | Status::Sending { .. }
             | Status::Succeeded
@@ -130,7 +130,7 @@ impl Indexes {
             self.effects.remove(&effect);
         }
         match unit.status {
-            Status::Pending => {
+            Status::Pending { .. } => {
                 self.runnable.remove(&key.step);
             }
             Status::Waiting { .. } if !is_paused => self.ready.remove(key, unit.attempt_time()),
@@ -153,7 +153,7 @@ impl Indexes {
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
-            | Status::FanOut
+            | Status::FanOut { .. }
             | Status::Child(_)
             | Status::Sending { .. }
             | Status::Succeeded
@@ -243,7 +243,7 @@ impl State {
 
     /// Whether a fan-out can go on: it runs, and another item may begin, or all have ended.
     fn index_group(&mut self, step: StepIndex) {
-        let is_running = self.units.steps[step.position()].status == Status::FanOut;
+        let is_running = matches!(self.units.steps[step.position()].status, Status::FanOut { .. });
         let parallel_max = self.definition.step(step).for_each.as_ref().and_then(|for_each| for_each.parallel_max);
         let moves = |group: &Group| group.has_more(parallel_max) || group.is_done();
         if is_running && self.units.groups.get(&step).is_some_and(moves) {

@@ -55,13 +55,13 @@ impl State {
         match unit.status {
             Status::Failed => self.step(key.step).on_error == OnError::Fail || unit.undone,
             Status::Succeeded | Status::Skipped => unit.undone,
-            Status::Pending
+            Status::Pending { .. }
             | Status::Waiting { .. }
             | Status::Out(_)
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
-            | Status::FanOut
+            | Status::FanOut { .. }
             | Status::Awaiting { .. }
             | Status::Child(_)
             | Status::Sending { .. }
@@ -97,6 +97,7 @@ impl State {
         (self.output, self.terminate_reason, self.end_failure) = (None, None, None);
         self.created.expire_time = expire_time;
         (self.course.generation, self.course.history_from) = (generation, self.last_number);
+        self.course.begin_time = self.last_time;
         let whole: Vec<StepIndex> = self.named_steps(steps, |step| step.items.is_empty());
         for step in &whole {
             self.renew_step(*step);
@@ -150,7 +151,7 @@ impl State {
         (unit.generation, unit.first_delivery) = (self.course.generation, self.course.deliveries);
         if self.units.groups.contains_key(&step) {
             *unit = UnitState {
-                status: Status::FanOut,
+                status: Status::FanOut { since: self.last_time },
                 generation: unit.generation,
                 first_delivery: unit.first_delivery,
                 ..UnitState::new(0)

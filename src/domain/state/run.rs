@@ -96,7 +96,7 @@ impl State {
     /// Takes over what the runs before have left.
     fn take_over(&mut self, start: &RunStart) {
         self.start_time = start.start_time;
-        self.course = Course::new(self.last_number, start.deliveries);
+        self.course = Course::new(self.last_number, self.last_time, start.deliveries);
         self.course.reports = start.reports.iter().cloned().collect::<std::collections::VecDeque<AcceptedReport>>();
         for unit in &mut self.units.steps {
             unit.first_delivery = start.deliveries;
@@ -147,13 +147,13 @@ impl State {
             let lets_go = match self.units.steps[need.position()].status {
                 Status::Succeeded | Status::Skipped => true,
                 Status::Failed => self.step(**need).on_error == OnError::Continue,
-                Status::Pending
+                Status::Pending { .. }
                 | Status::Waiting { .. }
                 | Status::Out(_)
                 | Status::BackingOff { .. }
                 | Status::Spent
                 | Status::Sleeping { .. }
-                | Status::FanOut
+                | Status::FanOut { .. }
                 | Status::Awaiting { .. }
                 | Status::Child(_)
                 | Status::Sending { .. }

@@ -28,7 +28,7 @@ use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// Format of the bytes that [`State::to_bytes`] makes.
-const FORMAT: u16 = 5;
+const FORMAT: u16 = 6;
 
 const DIGEST_BYTES: usize = 16;
 
@@ -149,24 +149,24 @@ stored! {
         results
     }
     StepResult { step, end }
-    Course { pause, next_input, generation, history_from, deliveries, reports }
-    Pause { number, reason }
+    Course { pause, next_input, generation, history_from, begin_time, deliveries, reports }
+    Pause { number, time, reason }
     AcceptedReport { unit, delivery, hash }
     Handler { item, event }
     Failure { code, message, details, unit }
-    WindDown { cause, number, give_up_time }
+    WindDown { cause, number, time, give_up_time }
     Out { since, dispatch_time, check_time, expire_time, held }
     Report { delivery, hash }
     Task {
         input, first_time, attempt_time, attempt, delivery, lost, redelivery, session_id, worker_id, progress, reports, late
     }
     UnitState { status, blockers, task, output, failure, end_number, unknown, undone, given, generation, first_delivery, remote }
-    ChildWait { expire_time, has_started, cancel_sent }
+    ChildWait { expire_time, start_time, cancel_sent }
     ChildRef { id, uid }
     Recipient { id, uid, child }
     Sending { recipient, name, payload }
     Effects { abandoned, is_parent_told, look }
-    AbandonedChild { child, has_started }
+    AbandonedChild { child, has_started, since }
     ChildRequest { id, definition_hash, input, run, unit, generation, attempt, depth, trace_parent }
     Look { time, pause }
     UnitKey { step, item }
@@ -228,20 +228,20 @@ stored_enum! {
         3 => Timeout,
     }
     Status {
-        1 => Pending,
+        1 => Pending { free_since },
         2 => Waiting { since },
         3 => Out(delivery),
-        4 => BackingOff { retry_time },
+        4 => BackingOff { since, retry_time },
         5 => Spent,
-        6 => Sleeping { wake_time },
-        7 => Awaiting { expire_time, number },
+        6 => Sleeping { since, wake_time },
+        7 => Awaiting { since, expire_time, number },
         8 => Succeeded,
         9 => Failed,
         10 => Skipped,
         11 => Cancelled,
-        12 => FanOut,
+        12 => FanOut { since },
         13 => Child(wait),
-        14 => Sending { number },
+        14 => Sending { since, number },
     }
     Remote {
         1 => Child(child),

@@ -71,7 +71,10 @@ pub(in crate::domain) fn await_of(step: &Step) -> Option<&Await> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::domain) enum Status {
     /// Some step that it needs has not ended, or it is about to begin.
-    Pending,
+    Pending {
+        /// Since when no step that it needs holds it back; nothing while one does, and of what nothing ever held back.
+        free_since: Option<Timestamp>,
+    },
     /// Waits for a worker.
     Waiting {
         /// Since when: what `queue_timeout` counts from.
@@ -81,6 +84,8 @@ pub(in crate::domain) enum Status {
     Out(Out),
     /// Waits for its next attempt.
     BackingOff {
+        /// Since when: when the attempt before failed.
+        since: Timestamp,
         /// When that begins.
         retry_time: Timestamp,
     },
@@ -88,13 +93,20 @@ pub(in crate::domain) enum Status {
     Spent,
     /// Sleeps.
     Sleeping {
+        /// Since when.
+        since: Timestamp,
         /// Until when.
         wake_time: Timestamp,
     },
     /// Its items run.
-    FanOut,
+    FanOut {
+        /// Since when.
+        since: Timestamp,
+    },
     /// Waits for a signal.
     Awaiting {
+        /// Since when.
+        since: Timestamp,
         /// When the wait times out.
         expire_time: Option<Timestamp>,
         /// Number of the event that began it: longer waits are served first.
@@ -104,6 +116,8 @@ pub(in crate::domain) enum Status {
     Child(ChildWait),
     /// Waits until another execution has its signal.
     Sending {
+        /// Since when.
+        since: Timestamp,
         /// Number of the event that asked for it.
         number: u64,
     },
@@ -118,17 +132,25 @@ pub(in crate::domain) enum Status {
 }
 
 impl Status {
+    /// Of a unit that has not begun, as long as steps that it needs may hold it back.
+    pub(in crate::domain) const BLOCKED: Self = Self::Pending { free_since: None };
+
+    /// Whether the unit has not begun.
+    pub(in crate::domain) const fn is_pending(self) -> bool {
+        matches!(self, Self::Pending { .. })
+    }
+
     /// Whether the unit has ended; it never leaves such a status.
     pub(in crate::domain) const fn is_resolved(self) -> bool {
         match self {
             Self::Succeeded | Self::Failed | Self::Skipped | Self::Cancelled => true,
-            Self::Pending
+            Self::Pending { .. }
             | Self::Waiting { .. }
             | Self::Out(_)
             | Self::BackingOff { .. }
             | Self::Spent
             | Self::Sleeping { .. }
-            | Self::FanOut
+            | Self::FanOut { .. }
             | Self::Awaiting { .. }
             | Self::Child(_)
             | Self::Sending { .. } => false,
@@ -142,18 +164,18 @@ impl Status {
 
     /// Whether it may have begun and has not ended.
     pub(super) const fn is_active(self) -> bool {
-        !matches!(self, Self::Pending) && !self.is_resolved()
+        !self.is_pending() && !self.is_resolved()
     }
 
     /// Whether somebody else has it, so that a wind-down waits for it.
     pub(super) const fn is_engaged(self) -> bool {
         match self {
             Self::Out(_) | Self::Spent | Self::Child(_) | Self::Sending { .. } => true,
-            Self::Pending
+            Self::Pending { .. }
             | Self::Waiting { .. }
             | Self::BackingOff { .. }
             | Self::Sleeping { .. }
-            | Self::FanOut
+            | Self::FanOut { .. }
             | Self::Awaiting { .. }
             | Self::Succeeded
             | Self::Failed
@@ -168,8 +190,8 @@ impl Status {
 pub(in crate::domain) struct ChildWait {
     /// When the attempt times out.
     pub(in crate::domain) expire_time: Option<Timestamp>,
-    /// Whether the child is known to have started.
-    pub(in crate::domain) has_started: bool,
+    /// When the child was known to have started; nothing before.
+    pub(in crate::domain) start_time: Option<Timestamp>,
     /// Whether it has its cancel.
     pub(in crate::domain) cancel_sent: bool,
 }
@@ -325,7 +347,7 @@ impl UnitState {
     /// A unit that waits for so many steps.
     pub(super) fn new(blockers: u32) -> Self {
         Self {
-            status: Status::Pending,
+            status: Status::BLOCKED,
             blockers,
             task: None,
             output: None,
@@ -379,13 +401,21 @@ impl UnitState {
         self.task.as_ref().is_some_and(|task| self.first_delivery < delivery && delivery <= task.delivery)
     }
 
+    /// A step that it needs has ended.
+    pub(super) fn let_go(&mut self, time: Timestamp) {
+        self.blockers -= 1;
+        if let (0, Status::Pending { free_since }) = (self.blockers, &mut self.status) {
+            *free_since = Some(time);
+        }
+    }
+
     /// Whether nothing that it needs keeps it from beginning.
     pub(super) fn is_unblocked(&self) -> bool {
         self.blockers == 0
     }
 
     /// Its place in the queue: when its newest attempt began to wait.
-    pub(super) fn attempt_time(&self) -> Timestamp {
+    pub(in crate::domain) fn attempt_time(&self) -> Timestamp {
         self.task.as_ref().map_or_else(Timestamp::default, |task| task.attempt_time)
     }
 
@@ -394,11 +424,11 @@ impl UnitState {
         match self.status {
             Status::Waiting { since } => Some(since),
             Status::Out(out) => Some(out.since),
-            Status::Pending
+            Status::Pending { .. }
             | Status::BackingOff { .. }
             | Status::Spent
             | Status::Sleeping { .. }
-            | Status::FanOut
+            | Status::FanOut { .. }
             | Status::Awaiting { .. }
             | Status::Child(_)
             | Status::Sending { .. }
@@ -465,15 +495,17 @@ impl UnitState {
                 total(),
                 give_up_time.map(|time| (time, Timer::GiveUp)),
             ],
-            Status::BackingOff { retry_time } => [unless_paused(Some((retry_time, Timer::Retry))), total(), None, None],
-            Status::Sleeping { wake_time } => [unless_paused(Some((wake_time, Timer::Sleep))), None, None, None],
+            Status::BackingOff { retry_time, .. } => {
+                [unless_paused(Some((retry_time, Timer::Retry))), total(), None, None]
+            }
+            Status::Sleeping { wake_time, .. } => [unless_paused(Some((wake_time, Timer::Sleep))), None, None, None],
             Status::Awaiting { expire_time, .. } => [expire_time.map(|time| (time, Timer::Await)), None, None, None],
             // Who has a child waits for its end, whatever it takes.
             Status::Child(_) if stops => [None, None, None, None],
             Status::Child(wait) => [wait.expire_time.map(|time| (time, Timer::Delivery)), total(), None, None],
             Status::Sending { .. } => [give_up_time.map(|time| (time, Timer::GiveUp)), None, None, None],
-            Status::Pending
-            | Status::FanOut
+            Status::Pending { .. }
+            | Status::FanOut { .. }
             | Status::Spent
             | Status::Succeeded
             | Status::Failed

@@ -154,7 +154,7 @@ impl State {
     pub fn steps(&self) -> impl Iterator<Item = StepStatus<'_>> {
         let shown = |key: &UnitKey| match self.step(key.step).role {
             Role::Main => true,
-            Role::Compensation { .. } | Role::Handler(_) => self.unit(*key).status != Status::Pending,
+            Role::Compensation { .. } | Role::Handler(_) => !self.unit(*key).status.is_pending(),
             // Only its occurrences are units.
             Role::OnEvent { .. } => false,
         };
@@ -165,14 +165,14 @@ impl State {
     fn status_of(&self, key: UnitKey) -> StepStatus<'_> {
         let (step, unit) = (self.step(key.step), self.unit(key));
         let wake_time = match unit.status {
-            Status::BackingOff { retry_time } => Some(retry_time),
-            Status::Sleeping { wake_time } => Some(wake_time),
+            Status::BackingOff { retry_time, .. } => Some(retry_time),
+            Status::Sleeping { wake_time, .. } => Some(wake_time),
             Status::Awaiting { expire_time, .. } => expire_time,
-            Status::Pending
+            Status::Pending { .. }
             | Status::Waiting { .. }
             | Status::Out(_)
             | Status::Spent
-            | Status::FanOut
+            | Status::FanOut { .. }
             | Status::Child(_)
             | Status::Sending { .. }
             | Status::Succeeded
@@ -281,9 +281,9 @@ impl StepLookup for Undone<'_> {
 
 fn state_of(status: Status) -> StepState {
     match status {
-        Status::Pending => StepState::Pending,
+        Status::Pending { .. } => StepState::Pending,
         Status::Waiting { .. } => StepState::Scheduled,
-        Status::Out(_) | Status::Spent | Status::FanOut | Status::Child(_) | Status::Sending { .. } => {
+        Status::Out(_) | Status::Spent | Status::FanOut { .. } | Status::Child(_) | Status::Sending { .. } => {
             StepState::Running
         }
         Status::BackingOff { .. } => StepState::BackingOff,

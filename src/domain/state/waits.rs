@@ -1,6 +1,6 @@
 //! What an execution waits for, for those who ask why it does not move.
 
-use super::unit::{Status, UnitState};
+use super::unit::UnitState;
 use super::{State, Timer, UnitKey};
 use crate::domain::definition::{Role, StepIndex};
 use crate::domain::{ExecutionId, Timestamp};
@@ -28,7 +28,7 @@ impl State {
             };
             let unit = self.unit(UnitKey::of(*index));
             let is_kept = || !unit.is_unblocked() || self.is_held() || !self.work_due_now();
-            is_its_turn && unit.status == Status::Pending && is_kept()
+            is_its_turn && unit.status.is_pending() && is_kept()
         });
         steps.map(|(index, _)| index)
     }
@@ -46,10 +46,31 @@ impl State {
         self.unit(UnitKey::of(step)).is_unblocked()
     }
 
-    /// The event that paused it and why, while it is paused.
-    pub(in crate::domain) fn paused(&self) -> Option<(u64, &Arc<str>)> {
+    /// Since when it is paused and why, while it is.
+    pub(in crate::domain) fn paused(&self) -> Option<(Timestamp, &Arc<str>)> {
         let pause = self.course.pause.as_ref().filter(|_| self.is_paused())?;
-        Some((pause.number, &pause.reason))
+        Some((pause.time, &pause.reason))
+    }
+
+    /// Since when nothing begins, while a pause or a delayed start holds it.
+    pub(in crate::domain) fn held_since(&self) -> Option<Timestamp> {
+        let delayed = || self.is_delayed().then_some(self.start_time);
+        self.paused().map(|(since, _)| since).or_else(delayed)
+    }
+
+    /// Since when it winds down.
+    pub(in crate::domain) fn winding_since(&self) -> Option<Timestamp> {
+        self.wind_down.as_ref().map(|wind_down| wind_down.time)
+    }
+
+    /// Since when a step that has not begun waits as it does: for steps that it needs, or, if none holds it back, for its
+    /// turn.
+    pub(in crate::domain) fn blocked_since(&self, step: StepIndex, free_since: Option<Timestamp>) -> Timestamp {
+        let turn = match self.step(step).role {
+            Role::Main | Role::Compensation { .. } | Role::OnEvent { .. } => None,
+            Role::Handler(_) => self.winding_since(),
+        };
+        free_since.or(turn).unwrap_or(self.course.begin_time)
     }
 
     /// When deliveries that are out are given up, once it winds down.
@@ -67,9 +88,11 @@ impl State {
         if self.next_undo().is_some() { self.indexes.undo.len() } else { 0 }
     }
 
-    /// Children that no unit waits for and that have no cancel yet.
-    pub(in crate::domain) fn abandoned_children(&self) -> impl ExactSizeIterator<Item = &ExecutionId> {
-        self.effects.abandoned.keys()
+    /// Children that no unit waits for and that have no cancel yet, and since when each is so.
+    pub(in crate::domain) fn abandoned_children(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&ExecutionId, Option<Timestamp>)> + Clone {
+        self.effects.abandoned.iter().map(|(id, abandoned)| (id, abandoned.since))
     }
 
     /// Whether something is being undone.

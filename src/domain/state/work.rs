@@ -110,7 +110,7 @@ impl State {
 
     /// Whether a handler has begun: then it is settled what was undone.
     fn handlers_began(&self) -> bool {
-        let began = |step: &StepIndex| self.unit(UnitKey::of(*step)).status != super::Status::Pending;
+        let began = |step: &StepIndex| !self.unit(UnitKey::of(*step)).status.is_pending();
         self.handlers().iter().any(began)
     }
 }

@@ -71,7 +71,10 @@ pub(super) fn started(start: &RunStart, write: &mut Write<'_>) -> proto::RunStar
     }
 }
 
-fn abandoned(AbandonedChild { child, has_started }: &AbandonedChild, write: &mut Write<'_>) -> proto::AbandonedChild {
+fn abandoned(
+    AbandonedChild { child, has_started, since }: &AbandonedChild,
+    write: &mut Write<'_>,
+) -> proto::AbandonedChild {
     proto::AbandonedChild {
         id: child.id.to_string(),
         definition_hash: hex(&child.definition_hash),
@@ -83,6 +86,7 @@ fn abandoned(AbandonedChild { child, has_started }: &AbandonedChild, write: &mut
         depth: signed(child.depth),
         trace_parent: child.trace_parent.to_string(),
         has_started: *has_started,
+        abandon_time: since.map(time::render),
     }
 }
 
@@ -168,7 +172,8 @@ impl Decoder<'_> {
             depth: self.count(it.depth, "depth")?,
             trace_parent: it.trace_parent.into(),
         };
-        Ok(AbandonedChild { child, has_started: it.has_started })
+        let since = self.optional_time(it.abandon_time, "abandon_time")?;
+        Ok(AbandonedChild { child, has_started: it.has_started, since })
     }
 
     pub(super) fn reopened(&self, step: proto::ReopenedStep) -> Result<ReopenedStep, DecodeError> {

@@ -104,7 +104,7 @@ fn a_run_counts_all_that_it_takes_over() {
         deliveries: 0,
         reports: vec![AcceptedReport { unit: arc("a"), delivery: 1, hash: [0; 16] }; 2],
         senders: vec![call(4)],
-        abandoned: vec![AbandonedChild { child, has_started: true }],
+        abandoned: vec![AbandonedChild { child, has_started: true, since: Some(at(0.0)) }],
     };
     let signals = 2 * (FIXED + 30);
     counts(&EventKind::RunStarted(Box::new(start)), 7 + signals + (FIXED + 40) + (3 + 2 + 1) * FIXED);

@@ -159,6 +159,21 @@ fn a_snapshot_of_another_definition_or_with_any_damage_is_ignored() {
 }
 
 #[test]
+fn a_snapshot_of_an_older_format_is_ignored() {
+    let run = Run::start(ORDER, r#"{"items":[]}"#);
+    let bytes = run.state.to_bytes();
+    let (content, _) = bytes.split_at(bytes.len() - 16);
+    assert_eq!(u16::from(content[0]), State::SNAPSHOT_FORMAT);
+    for format in 0..State::SNAPSHOT_FORMAT {
+        let mut older = content.to_vec();
+        older[0] = u8::try_from(format).unwrap();
+        let digest = crate::domain::digest16(&[&older]);
+        older.extend_from_slice(&digest);
+        assert!(State::from_bytes(definition(ORDER), &older).is_none(), "format {format}");
+    }
+}
+
+#[test]
 fn a_restored_state_goes_on_as_if_nothing_had_happened() {
     let mut run = Run::start(ORDER, r#"{"items":[{"cents":500}]}"#);
     run.at(1.0, dispatch("charge"));

@@ -125,6 +125,7 @@ impl World {
         let Life { run, history, deadlines, .. } = &mut self.lives[index];
         history.read(run);
         deadlines.read(run);
+        hold_explanation(run);
         for effect in std::mem::take(&mut run.fresh) {
             let copies = if self.has_faults { self.random.pick(&[0, 1, 1, 1, 2]) } else { 1 };
             let flight = Flight { from: index, effect, since: self.now };
@@ -195,6 +196,15 @@ impl Drop for World {
                 eprintln!("{} {settings:?}\n{}\n{:#?}", run.state.id(), run.definition.to_json(), run.lines());
             }
         }
+    }
+}
+
+/// Whatever it waits for, it says since when.
+fn hold_explanation(run: &Run) {
+    let lived = run.state.start_time()..=run.state.last_time();
+    for wait in run.state.explain(run.state.last_time()).waits {
+        let is_told = wait.since.is_some_and(|since| lived.contains(&since));
+        hold("a wait says since when", is_told, || format!("{wait:?}"));
     }
 }
 

@@ -196,7 +196,7 @@ type Wait struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unit that waits, for example `ship[3]`. Empty if it is the execution as a whole.
 	Unit string `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
-	// Since when, where the server keeps it.
+	// Since when. Absent only of an execution that was set aside, and of children that an older server left behind.
 	SinceTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
 	// When the wait ends by itself, well or not. Absent if it need not.
 	UntilTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`

@@ -3221,7 +3221,9 @@ type AbandonedChild struct {
 	// W3C `traceparent`; may be empty.
 	TraceParent string `protobuf:"bytes,9,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	// Whether it is known to have started.
-	HasStarted    bool `protobuf:"varint,10,opt,name=has_started,json=hasStarted,proto3" json:"has_started,omitempty"`
+	HasStarted bool `protobuf:"varint,10,opt,name=has_started,json=hasStarted,proto3" json:"has_started,omitempty"`
+	// Since when no unit waits for it. Absent where an older server wrote it.
+	AbandonTime   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=abandon_time,json=abandonTime,proto3" json:"abandon_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3324,6 +3326,13 @@ func (x *AbandonedChild) GetHasStarted() bool {
 		return x.HasStarted
 	}
 	return false
+}
+
+func (x *AbandonedChild) GetAbandonTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AbandonTime
+	}
+	return nil
 }
 
 // A worker's report that was accepted.
@@ -3911,7 +3920,7 @@ const file_orbit_workflow_v1_event_proto_rawDesc = "" +
 	"deliveries\x12;\n" +
 	"\areports\x18\x06 \x03(\v2!.orbit.workflow.v1.AcceptedReportR\areports\x12;\n" +
 	"\asenders\x18\a \x03(\v2!.orbit.workflow.v1.RememberedCallR\asenders\x12?\n" +
-	"\tabandoned\x18\b \x03(\v2!.orbit.workflow.v1.AbandonedChildR\tabandoned\"\xb5\x02\n" +
+	"\tabandoned\x18\b \x03(\v2!.orbit.workflow.v1.AbandonedChildR\tabandoned\"\xf4\x02\n" +
 	"\x0eAbandonedChild\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x0fdefinition_hash\x18\x02 \x01(\tR\x0edefinitionHash\x120\n" +
@@ -3926,7 +3935,8 @@ const file_orbit_workflow_v1_event_proto_rawDesc = "" +
 	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\x12\x1f\n" +
 	"\vhas_started\x18\n" +
 	" \x01(\bR\n" +
-	"hasStarted\"X\n" +
+	"hasStarted\x12=\n" +
+	"\fabandon_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vabandonTime\"X\n" +
 	"\x0eAcceptedReport\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x16\n" +
@@ -4107,16 +4117,17 @@ var file_orbit_workflow_v1_event_proto_depIdxs = []int32{
 	43, // 79: orbit.workflow.v1.RunStarted.senders:type_name -> orbit.workflow.v1.RememberedCall
 	40, // 80: orbit.workflow.v1.RunStarted.abandoned:type_name -> orbit.workflow.v1.AbandonedChild
 	49, // 81: orbit.workflow.v1.AbandonedChild.input:type_name -> orbit.workflow.v1.Payload
-	18, // 82: orbit.workflow.v1.UntakenSignal.signal:type_name -> orbit.workflow.v1.SignalReceived
-	4,  // 83: orbit.workflow.v1.RememberedCall.request:type_name -> orbit.workflow.v1.RequestKey
-	48, // 84: orbit.workflow.v1.RememberedCall.time:type_name -> google.protobuf.Timestamp
-	45, // 85: orbit.workflow.v1.ExecutionReopened.steps:type_name -> orbit.workflow.v1.ReopenedStep
-	48, // 86: orbit.workflow.v1.ExecutionReopened.expire_time:type_name -> google.protobuf.Timestamp
-	87, // [87:87] is the sub-list for method output_type
-	87, // [87:87] is the sub-list for method input_type
-	87, // [87:87] is the sub-list for extension type_name
-	87, // [87:87] is the sub-list for extension extendee
-	0,  // [0:87] is the sub-list for field type_name
+	48, // 82: orbit.workflow.v1.AbandonedChild.abandon_time:type_name -> google.protobuf.Timestamp
+	18, // 83: orbit.workflow.v1.UntakenSignal.signal:type_name -> orbit.workflow.v1.SignalReceived
+	4,  // 84: orbit.workflow.v1.RememberedCall.request:type_name -> orbit.workflow.v1.RequestKey
+	48, // 85: orbit.workflow.v1.RememberedCall.time:type_name -> google.protobuf.Timestamp
+	45, // 86: orbit.workflow.v1.ExecutionReopened.steps:type_name -> orbit.workflow.v1.ReopenedStep
+	48, // 87: orbit.workflow.v1.ExecutionReopened.expire_time:type_name -> google.protobuf.Timestamp
+	88, // [88:88] is the sub-list for method output_type
+	88, // [88:88] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_orbit_workflow_v1_event_proto_init() }

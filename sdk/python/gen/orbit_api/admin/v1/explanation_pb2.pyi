@@ -114,7 +114,7 @@ class Wait(google.protobuf.message.Message):
     """What can be done about it, for people. Empty where there is nothing but to wait."""
     @property
     def since_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Since when, where the server keeps it."""
+        """Since when. Absent only of an execution that was set aside, and of children that an older server left behind."""
 
     @property
     def until_time(self) -> google.protobuf.timestamp_pb2.Timestamp:

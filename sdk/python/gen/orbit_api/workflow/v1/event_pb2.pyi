@@ -1409,6 +1409,7 @@ class AbandonedChild(google.protobuf.message.Message):
     DEPTH_FIELD_NUMBER: builtins.int
     TRACE_PARENT_FIELD_NUMBER: builtins.int
     HAS_STARTED_FIELD_NUMBER: builtins.int
+    ABANDON_TIME_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Id of the child."""
     definition_hash: builtins.str
@@ -1431,6 +1432,10 @@ class AbandonedChild(google.protobuf.message.Message):
     def input(self) -> orbit_api.workflow.v1.payload_pb2.Payload:
         """Input, before defaults."""
 
+    @property
+    def abandon_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Since when no unit waits for it. Absent where an older server wrote it."""
+
     def __init__(
         self,
         *,
@@ -1444,9 +1449,10 @@ class AbandonedChild(google.protobuf.message.Message):
         depth: builtins.int = ...,
         trace_parent: builtins.str = ...,
         has_started: builtins.bool = ...,
+        abandon_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["input", b"input"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "definition_hash", b"definition_hash", "depth", b"depth", "generation", b"generation", "has_started", b"has_started", "id", b"id", "input", b"input", "run", b"run", "trace_parent", b"trace_parent", "unit", b"unit"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["abandon_time", b"abandon_time", "input", b"input"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["abandon_time", b"abandon_time", "attempt", b"attempt", "definition_hash", b"definition_hash", "depth", b"depth", "generation", b"generation", "has_started", b"has_started", "id", b"id", "input", b"input", "run", b"run", "trace_parent", b"trace_parent", "unit", b"unit"]) -> None: ...
 
 Global___AbandonedChild: typing_extensions.TypeAlias = AbandonedChild
 

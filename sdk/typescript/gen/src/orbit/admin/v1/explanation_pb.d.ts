@@ -96,7 +96,7 @@ export declare type Wait = Message<"orbit.admin.v1.Wait"> & {
   unit: string;
 
   /**
-   * Since when, where the server keeps it.
+   * Since when. Absent only of an execution that was set aside, and of children that an older server left behind.
    *
    * @generated from field: google.protobuf.Timestamp since_time = 2;
    */

@@ -1749,6 +1749,13 @@ export declare type AbandonedChild = Message<"orbit.workflow.v1.AbandonedChild">
    * @generated from field: bool has_started = 10;
    */
   hasStarted: boolean;
+
+  /**
+   * Since when no unit waits for it. Absent where an older server wrote it.
+   *
+   * @generated from field: google.protobuf.Timestamp abandon_time = 11;
+   */
+  abandonTime?: Timestamp | undefined;
 };
 
 /**
