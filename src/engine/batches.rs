@@ -4,6 +4,8 @@
 //!   moves the cursor by a compare-and-set; of two nodes that did the same portion one moves it.
 //! - To do a portion twice is harmless: what is asked of an execution has a request id that derives from the batch and the
 //!   execution, so the second time it is answered and not done.
+//! - A portion that fails in the middle counts what it did once it is done again, on the same node. A node that dies in one
+//!   leaves what it did uncounted where that does not match any more.
 //! - What does not match any more when its turn comes is left alone, and so is what was started after the batch was made.
 //! - Small portions, and after each a rest of four times as long: the write path is others' most of the time, and the
 //!   busier they are the slower a batch goes.
@@ -16,8 +18,8 @@ use super::{
 };
 use crate::domain::{ExecutionId, Rejection, RequestKey, Timestamp, digest16};
 use crate::store::{
-    BatchAction, BatchCursor, BatchProgress, BatchRow, BatchState, ExecutionRow, ExecutionState, Find, ListFilter,
-    ListPage,
+    BatchAction, BatchCursor, BatchProgress, BatchRow, BatchState, ExecutionKey, ExecutionRow, ExecutionState, Find,
+    ListCursor, ListFilter, ListPage,
 };
 use crate::wire::filter::Filter;
 use futures_util::{StreamExt as _, stream};
@@ -206,7 +208,7 @@ fn started_until(filter: &str, started_by: Timestamp) -> Option<ListFilter> {
 /// Runs until the engine stops.
 pub(super) async fn run(core: Arc<Core>) {
     let next_cleaning = core.clock.monotonic() + FIRST_CLEANING;
-    let mut batches = Batches { core: core.clone(), seen: BTreeMap::new(), next_cleaning };
+    let mut batches = Batches { core: core.clone(), seen: BTreeMap::new(), unwritten: BTreeMap::new(), next_cleaning };
     let mut pause = Duration::ZERO;
     loop {
         tokio::select! {
@@ -236,7 +238,18 @@ struct Batches {
     core: Arc<Core>,
     /// The newest portion of each batch that was seen, and since when, by monotonic time.
     seen: BTreeMap<Uuid, (u64, Duration)>,
+    /// What is done of portions that failed in the middle. The next list may not have it any more, since it does not match
+    /// any more; it counts all the same.
+    unwritten: BTreeMap<Uuid, Unwritten>,
     next_cleaning: Duration,
+}
+
+/// What is done of a portion, until that is written.
+#[derive(Default)]
+struct Unwritten {
+    /// Number of the portion.
+    portion: u64,
+    acted: BTreeMap<ExecutionKey, (ExecutionRow, Acted)>,
 }
 
 /// What became of one execution.
@@ -246,6 +259,17 @@ enum Acted {
     Failed(String),
 }
 
+impl Acted {
+    /// What metrics call it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Skipped => "skipped",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
 impl Batches {
     /// Does a portion of each batch whose turn it is; says whether there is more to do at once. One that fails keeps none
     /// of the others from going on.
@@ -253,6 +277,7 @@ impl Batches {
         self.clean().await?;
         let running = self.core.store.running_batches(RUNNING_MAX).await.map_err(Error::Store)?;
         self.seen.retain(|id, _| running.iter().any(|batch| batch.id == *id));
+        self.unwritten.retain(|id, _| running.iter().any(|batch| batch.id == *id));
         let live = self.core.members.live();
         let (mut has_more, mut outcome) = (false, Ok(()));
         for batch in running {
@@ -289,9 +314,29 @@ impl Batches {
     }
 
     /// Does the next portion of a batch; says whether another follows.
-    async fn portion(&self, batch: &BatchRow) -> Result<bool, Error> {
+    async fn portion(&mut self, batch: &BatchRow) -> Result<bool, Error> {
+        let began = self.core.clock.monotonic();
+        let portion = batch.progress.portion;
+        let of_this = self.unwritten.remove(&batch.id).filter(|unwritten| unwritten.portion == portion);
+        let mut unwritten = of_this.unwrap_or_else(|| Unwritten { portion, ..Unwritten::default() });
+        let written = match self.act_on_all(batch, &mut unwritten).await {
+            Ok(next) => self.write(batch, &unwritten, next).await,
+            Err(error) => Err(error),
+        };
+        if written.is_err() {
+            self.unwritten.insert(batch.id, unwritten);
+        }
+        let goes_on = written?;
+        let taken = self.core.clock.monotonic().saturating_sub(began);
+        crate::clock::sleep(taken * 4).await;
+        Ok(goes_on)
+    }
+
+    /// Acts on what the next portion has and nothing was done about; gives where the one after it begins. Where it fails
+    /// with some, all the others are done.
+    async fn act_on_all(&self, batch: &BatchRow, unwritten: &mut Unwritten) -> Result<Option<ListCursor>, Error> {
         let before = &batch.progress;
-        let reached = before.done + before.skipped + before.failed;
+        let reached = before.done + before.skipped + before.failed + unwritten.acted.len() as u64;
         let room = match batch.executions_max {
             0 => PORTION,
             most => usize::try_from(most.saturating_sub(reached)).map_or(PORTION, |left| left.min(PORTION)),
@@ -302,35 +347,46 @@ impl Batches {
             None => ListPage::default(),
         };
         let states = filter.map(|filter| filter.states).unwrap_or_default();
-        let began = self.core.clock.monotonic();
         let states = states.as_slice();
         let act = |row: ExecutionRow| async move {
             let outcome = self.act(batch, states, &row).await;
             (row, outcome)
         };
         let ListPage { rows, next } = page;
-        let mut acted = stream::iter(rows).map(act).buffer_unordered(PORTION);
+        let new: Vec<ExecutionRow> = rows.into_iter().filter(|row| !unwritten.acted.contains_key(&row.key)).collect();
+        let mut acted = stream::iter(new).map(act).buffer_unordered(PORTION);
+        let mut result = Ok(next);
+        while let Some((row, outcome)) = acted.next().await {
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    result = Err(error);
+                    continue;
+                }
+            };
+            metrics::counter!(crate::telemetry::BATCH_EXECUTIONS, "outcome" => outcome.name()).increment(1);
+            unwritten.acted.insert(row.key, (row, outcome));
+        }
+        result
+    }
+
+    /// Writes down what is done of a portion, and where the next one begins, if there is one; says whether there is.
+    async fn write(&self, batch: &BatchRow, done: &Unwritten, next: Option<ListCursor>) -> Result<bool, Error> {
+        let before = &batch.progress;
         let mut after = BatchProgress { portion: before.portion + 1, ..before.clone() };
         let mut failures = BatchFailure::all_of(before);
-        while let Some((row, outcome)) = acted.next().await {
-            let name = match outcome? {
-                Acted::Done => {
-                    after.done += 1;
-                    "done"
-                }
-                Acted::Skipped => {
-                    after.skipped += 1;
-                    "skipped"
-                }
+        for (row, outcome) in done.acted.values() {
+            match outcome {
+                Acted::Done => after.done += 1,
+                Acted::Skipped => after.skipped += 1,
                 Acted::Failed(message) => {
                     after.failed += 1;
                     if failures.len() < FAILURES_MAX {
+                        let message = message.clone();
                         failures.push(BatchFailure { id: row.id.to_string(), uid: row.uid.to_string(), message });
                     }
-                    "failed"
                 }
-            };
-            metrics::counter!(crate::telemetry::BATCH_EXECUTIONS, "outcome" => name).increment(1);
+            }
         }
         after.failures = BatchFailure::store(failures);
         after.cursor = next.or(before.cursor);
@@ -340,12 +396,10 @@ impl Batches {
         }
         // Where another node was first, its portion counts; what is next is read anew either way.
         self.core.store.advance_batch(batch.id, &after).await.map_err(Error::Store)?;
-        let taken = self.core.clock.monotonic().saturating_sub(began);
-        crate::clock::sleep(taken * 4).await;
         Ok(after.state == BatchState::Running)
     }
 
-    /// Acts on one execution, if it still matches. An error leaves the whole portion for later.
+    /// Acts on one execution, if it still matches. An error leaves it, and with it the rest of the batch, for later.
     async fn act(&self, batch: &BatchRow, states: &[ExecutionState], row: &ExecutionRow) -> Result<Acted, Error> {
         let Some(id) = ExecutionId::parse(&row.id) else { return Ok(Acted::Skipped) };
         let name = ExecutionName { id, uid: Some(row.uid) };

@@ -4,6 +4,7 @@
 //! A case is one story: `nodes.next()` is whichever node the next call goes to. On one node that is always the same; on
 //! two the one that has just written is not the one that is asked next.
 
+mod batches;
 mod cancel;
 mod children;
 mod database;

@@ -101,6 +101,39 @@ async fn a_batch_goes_on_at_another_node_when_its_own_dies_in_the_middle() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_portion_did_before_it_failed_counts_though_it_does_not_match_any_more() {
+    let cluster = Cluster::with_sleepers().await;
+    // Of the first portion some executions cannot be read, and of the second what was done cannot be written.
+    let (reads, writes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    for node in &cluster.nodes {
+        let (reads, writes) = (reads.clone(), writes.clone());
+        node.weather(move |call| match method(&call) {
+            "execution" if (10..15).contains(&reads.fetch_add(1, Ordering::Relaxed)) => Fate::FailsBefore,
+            "advance_batch" if writes.fetch_add(1, Ordering::Relaxed) == 1 => Fate::FailsBefore,
+            _ => Fate::Works,
+        });
+    }
+    let filter = "workflow = sleeper AND state = RUNNING";
+    let batch = cluster.nodes[0].engine.create_batch(terminate(filter), false).await.unwrap();
+    pass(60.0).await;
+    let ended = cluster.batch(&batch).await;
+    assert_eq!((ended.progress.state, counts(&ended)), (BatchState::Succeeded, (COUNT as u64, 0, 0)));
+    cluster.all_terminated_once(0).await;
+
+    // With a limit, too.
+    for number in 0..COUNT {
+        cluster.nodes[0].start("sleeper", &format!("again{number}")).await;
+    }
+    reads.store(0, Ordering::Relaxed);
+    let limited = NewBatch { executions_max: 40, ..terminate(filter) };
+    let batch = cluster.nodes[0].engine.create_batch(limited, false).await.unwrap();
+    pass(60.0).await;
+    assert_eq!(counts(&cluster.batch(&batch).await), (40, 0, 0));
+    let count = cluster.memory.count().await.unwrap();
+    assert_eq!(count.get(&orbit::store::ExecutionState::Running), Some(&(COUNT as u64 - 40)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_nodes_that_work_on_one_batch_each_portion_counts_once() {
     let cluster = Cluster::with_sleepers().await;
     // Each write of a portion takes longer than the other node waits.
