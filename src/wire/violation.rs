@@ -71,6 +71,12 @@ pub struct Violations {
     page_token: bool,
 }
 
+impl Default for Violations {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Violations {
     /// Nothing found yet, at the root of a message.
     #[must_use]
