@@ -561,7 +561,7 @@ mod tests {
     fn places_are_numbered_in_the_order_in_which_values_are_added() {
         let text = text(SHAPES as u16 - 1);
         let last = (1..).take_while(|place| text.contains(&format!("${place}"))).last();
-        // Of the parts in their order: six, seventeen, four, two, seven, six, five, five, four, four, eight.
-        assert_eq!(last, Some(6 + 17 + 4 + 2 + 7 + 6 + 5 + 5 + 4 + 4 + 8));
+        // Of the parts in their order: six, eighteen, four, two, seven, six, five, five, four, four, eight.
+        assert_eq!(last, Some(6 + 18 + 4 + 2 + 7 + 6 + 5 + 5 + 4 + 4 + 8));
     }
 }
