@@ -115,6 +115,8 @@ struct Shared {
     next: AtomicU64,
     /// Ended well, for progress.
     ended: AtomicU64,
+    /// Asked for, of which nothing has been heard yet.
+    open: AtomicU64,
 }
 
 /// What one loop has seen.
@@ -153,6 +155,7 @@ impl Caller {
             until: start + warm_up + duration,
             next: AtomicU64::new(1),
             ended: AtomicU64::new(0),
+            open: AtomicU64::new(0),
         });
         let mut loops = JoinSet::new();
         if let Some(rate) = rate {
@@ -175,7 +178,7 @@ impl Caller {
             }
         };
         if tokio::time::timeout(TAIL, collect).await.is_err() {
-            let left = u64::try_from(loops.len()).expect("at most 10,000");
+            let left = shared.open.load(Ordering::Relaxed);
             all.add(Seen { errors: left, first_error: format!("{left} executions did not end"), ..Seen::default() });
         }
         process::say(&Message::Done(Measured {
@@ -261,7 +264,10 @@ async fn offer(shared: Arc<Shared>, connections: Vec<Channel>, rate: u32) -> See
 async fn run_one(shared: &Shared, client: &mut AdminServiceClient<Channel>) -> Seen {
     let start = shared.clock.monotonic();
     let input = chain::input(shared.next.fetch_add(1, Ordering::Relaxed));
-    match run_to_end(client, &shared.workflow, &input).await {
+    shared.open.fetch_add(1, Ordering::Relaxed);
+    let result = run_to_end(client, &shared.workflow, &input).await;
+    shared.open.fetch_sub(1, Ordering::Relaxed);
+    match result {
         Ok(()) => {
             let end = shared.clock.monotonic();
             shared.ended.fetch_add(1, Ordering::Relaxed);
