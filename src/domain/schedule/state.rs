@@ -27,7 +27,7 @@ pub struct State {
     /// The slot that starts when no run is open any more.
     pub waiting: Option<Waiting>,
     /// As many have started at once as may: what was late by then, and backfills, go on from here. It lies at most
-    /// [`PACE`](super::PACE) ahead; beyond that the clock was put back, and it means nothing.
+    /// [`PACE`] ahead; beyond that the clock was put back, and it means nothing.
     pub paced_until: Option<Timestamp>,
     /// Backfills that are not done, in the order in which they were asked for; at most [`BACKFILLS_MAX`].
     pub backfills: Vec<Backfill>,
