@@ -2,6 +2,7 @@
 //!
 //! It sits inside the services, not in a layer, so that gRPC and HTTP/JSON share it.
 
+use super::repeats::Repeats;
 use super::status::{Refusal, Verdict, verdict};
 use crate::clock::{Clock, Entropy};
 use crate::telemetry;
@@ -21,13 +22,14 @@ const WAITING: [&str; 2] = ["PollTasks", "WaitExecution"];
 pub(super) struct Calls {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    repeats: Arc<Repeats>,
     writes: TaskTracker,
 }
 
 impl Calls {
     /// No call runs yet.
     pub(super) fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
-        Self { clock, entropy, writes: TaskTracker::new() }
+        Self { clock, entropy, repeats: Arc::default(), writes: TaskTracker::new() }
     }
 
     /// Runs what only reads, or waits: it ends with its call.
@@ -84,7 +86,8 @@ impl Calls {
         self.judge(rpc, refusal).into_status()
     }
 
-    /// What a caller is told of a refusal, logged as it deserves: refusals at debug, failures at warn, bugs at error.
+    /// What a caller is told of a refusal, logged as it deserves: refusals at debug, failures at warn unless they repeat,
+    /// bugs at error.
     fn judge(&self, rpc: &'static str, refusal: &Refusal) -> Verdict {
         let verdict = verdict(refusal);
         match verdict.code() {
@@ -93,8 +96,14 @@ impl Calls {
                 tracing::error!(rpc, incident, error = %Causes(refusal), "a call failed for a fault of the server's");
                 self::verdict(&Refusal::Bug { incident })
             }
-            Code::Unavailable | Code::ResourceExhausted => {
-                tracing::warn!(rpc, error = %Causes(refusal), "a call failed");
+            code @ (Code::Unavailable | Code::ResourceExhausted) => {
+                let kind = ("a call failed", rpc, code_name(code));
+                match self.repeats.next(kind, self.clock.monotonic()) {
+                    Some(left_out) => {
+                        tracing::warn!(rpc, left_out, error = %Causes(refusal), "a call failed");
+                    }
+                    None => tracing::debug!(rpc, error = %Causes(refusal), "a call failed"),
+                }
                 verdict
             }
             _ => {
@@ -140,13 +149,14 @@ impl<'a> Measured<'a> {
 
 impl Drop for Measured<'_> {
     fn drop(&mut self) {
-        let took = self.calls.clock.monotonic().saturating_sub(self.start);
+        let now = self.calls.clock.monotonic();
+        let took = now.saturating_sub(self.start);
         let code = code_name(self.code);
         telemetry::call_ended(self.rpc, code, took);
-        if took > SLOW && !WAITING.contains(&self.rpc) {
-            tracing::warn!(rpc = self.rpc, code, ?took, "a slow call");
-        } else {
-            tracing::debug!(rpc = self.rpc, code, ?took, "a call");
+        let is_slow = took > SLOW && !WAITING.contains(&self.rpc);
+        match is_slow.then(|| self.calls.repeats.next(("a slow call", self.rpc, code), now)).flatten() {
+            Some(left_out) => tracing::warn!(rpc = self.rpc, code, ?took, left_out, "a slow call"),
+            None => tracing::debug!(rpc = self.rpc, code, ?took, "a call"),
         }
     }
 }

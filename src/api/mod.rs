@@ -19,6 +19,7 @@ mod log;
 mod native;
 mod readiness;
 mod render;
+mod repeats;
 mod schedule;
 mod server;
 mod services;
