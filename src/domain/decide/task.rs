@@ -55,7 +55,8 @@ impl Decision<'_> {
         let definition = self.state.definition().clone();
         let step = task_of(definition.step(key.step)).expect("only tasks wait for a worker");
         let task = self.state.unit(key).task.as_deref().expect("a task that waits has an attempt");
-        let (input, attempt, redelivery) = (task.input.clone(), task.attempt, task.redelivery);
+        let input = task.input.clone().expect("a task that waits has its input");
+        let (attempt, redelivery) = (task.attempt, task.redelivery);
         let generation = self.state.unit(key).generation;
         let (schedule_time, delivery, progress) = (task.attempt_time, task.delivery + 1, task.progress.clone());
 

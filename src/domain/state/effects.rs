@@ -338,7 +338,7 @@ impl State {
         ChildRequest {
             id: child.id.clone(),
             definition_hash: pin.expect("nobody asks for a child without a pin").hash,
-            input: task.input.clone(),
+            input: task.input.clone().expect("a unit that waits for a child has its input"),
             run: self.run(),
             unit: self.name(key),
             generation: self.generation_of(key),

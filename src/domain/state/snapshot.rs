@@ -28,7 +28,7 @@ use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// Format of the bytes that [`State::to_bytes`] makes.
-const FORMAT: u16 = 6;
+const FORMAT: u16 = 7;
 
 const DIGEST_BYTES: usize = 16;
 

@@ -252,8 +252,8 @@ pub(in crate::domain) struct Report {
 /// What a task remembers from its first attempt on.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::domain) struct Task {
-    /// Input of all attempts.
-    pub(in crate::domain) input: Payload,
+    /// Input of all attempts; nothing once the unit has ended, so that one which has costs no more than what it gave.
+    pub(in crate::domain) input: Option<Payload>,
     /// When the first attempt began to wait: what `total_timeout` counts from.
     pub(in crate::domain) first_time: Timestamp,
     /// When the newest attempt began to wait: its place in the queue, also when it is handed out again.
@@ -282,7 +282,7 @@ impl Task {
     /// A task whose first attempt begins to wait; its deliveries are numbered on from the one that is given.
     pub(super) fn new(input: Payload, time: Timestamp, delivery: u32) -> Self {
         Self {
-            input,
+            input: Some(input),
             first_time: time,
             attempt_time: time,
             attempt: 1,
@@ -303,6 +303,8 @@ impl Task {
         if self.reports.len() == REPORTS_MAX {
             self.reports.pop_front();
         }
+        // Most units have one, and there may be a hundred thousand of them.
+        self.reports.reserve_exact(1);
         self.reports.push_back(Report { delivery, hash });
     }
 
@@ -367,6 +369,9 @@ impl UnitState {
         debug_assert!(status.is_resolved(), "an end is one of the resolved");
         self.status = status;
         self.end_number = number;
+        if let Some(task) = &mut self.task {
+            task.input = None;
+        }
     }
 
     /// The child of its newest attempt.
@@ -521,7 +526,10 @@ impl UnitState {
             size_of::<Failure>() + failure.code.len() + failure.message.len() + payload(&failure.details)
         });
         let task = self.task.as_ref().map_or(0, |task| {
-            size_of::<Task>() + task.input.len() + payload(&task.progress) + task.reports.len() * size_of::<Report>()
+            size_of::<Task>()
+                + payload(&task.input)
+                + payload(&task.progress)
+                + task.reports.len() * size_of::<Report>()
         });
         let remote = self.remote.as_ref().map_or(0, |remote| {
             let payload = match &**remote {
