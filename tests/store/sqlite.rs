@@ -64,7 +64,7 @@ async fn everything_is_there_after_a_restart() {
 
     let after = SqliteStore::open(&before.path(), Options::default()).await.unwrap();
     assert_eq!(after.opened().newest_now, Some(time(55)));
-    assert_eq!(after.opened().schema_version, 8);
+    assert_eq!(after.opened().schema_version, 9);
     let again = after.load(key).await.unwrap().unwrap();
     assert_eq!(
         (again.row, again.snapshot, again.history, again.payloads),

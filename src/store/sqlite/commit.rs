@@ -1,8 +1,8 @@
 //! Group commit: a batch of appends in one transaction, with few statements.
 //!
 //! In order: new executions (an id that is taken does not come back) → history, each row only if its number is the next
-//! one (a row that does not come back is a conflict) → everything else, only for those that came back. So a conflict
-//! costs its own append alone. An error that lies in the data rolls back and halves the batch, until the guilty append
+//! one (a row that is not inserted is a conflict) → everything else, only for those that were. So a conflict costs its own
+//! append alone. An error that lies in the data rolls back and halves the batch, until the guilty append
 //! stands alone and the rest is written.
 //!
 //! An append with two fences is a part of its own ([`two_fences`]).
@@ -99,16 +99,16 @@ async fn write_fenced<T: Transaction>(
     // In order of the table, so that neighbours share pages.
     fenced.sort_unstable();
     let won: Vec<Won<'_>> = fenced.iter().map(|(key, index)| Won { key: *key, append: appends[*index] }).collect();
-    let came_back = insert_history(transaction, &won).await?;
+    let inserted = insert_history(transaction, &won).await?;
 
     let mut outcomes = vec![None; appends.len()];
-    for (won_fence, (key, index)) in came_back.iter().zip(&fenced) {
+    for (won_fence, (key, index)) in inserted.iter().zip(&fenced) {
         if *won_fence {
             outcomes[*index] = Some(*key);
         }
     }
     let won: Vec<Won<'_>> =
-        won.into_iter().zip(came_back).filter_map(|(won, came_back)| came_back.then_some(won)).collect();
+        won.into_iter().zip(inserted).filter_map(|(won, inserted)| inserted.then_some(won)).collect();
     write_companions(transaction, &won).await?;
     Ok(outcomes)
 }
@@ -175,10 +175,14 @@ static HISTORY: Rows = Rows::new(
     7,
     " AS v CROSS JOIN executions AS e WHERE e.key = v.column1 AND e.delete_time IS NULL AND e.floor_seq < v.column2 AND v.column2 = 1 + coalesce(\
      (SELECT h.last_seq FROM history AS h WHERE h.execution_key = v.column1 ORDER BY h.first_seq DESC LIMIT 1), e.floor_seq) \
-     ON CONFLICT DO NOTHING RETURNING execution_key",
+     ON CONFLICT DO NOTHING",
 );
 
-/// Inserts the history rows; says of each whether it came back.
+/// The executions of the newest $1 rows of history.
+pub(super) const NEWEST_HISTORY: &str = "SELECT execution_key FROM history ORDER BY rowid DESC LIMIT $1";
+
+/// Inserts the history rows; says of each whether it was inserted. Their number tells it when all were, which is nearly
+/// always, and rows that come back cost; else those of this transaction are the last ones in the table.
 async fn insert_history<T: Transaction>(transaction: &mut T, fenced: &[Won<'_>]) -> sqlx::Result<Vec<bool>> {
     let rows = fenced.iter().map(|Won { key, append }| {
         [
@@ -191,10 +195,12 @@ async fn insert_history<T: Transaction>(transaction: &mut T, fenced: &[Won<'_>])
             append.events[..].into(),
         ]
     });
-    let mut won = Vec::with_capacity(fenced.len());
-    for row in transaction.returning_of_many(Change::HistoryInserted, &HISTORY, List::of(rows)).await? {
-        won.push(row.integer(0)?);
+    let inserted = transaction.run_many(Change::HistoryInserted, &HISTORY, List::of(rows)).await?;
+    if inserted == fenced.len() as u64 {
+        return Ok(vec![true; fenced.len()]);
     }
+    let newest = transaction.rows(NEWEST_HISTORY, [number(inserted).into()].into()).await?;
+    let mut won = newest.iter().map(|row| row.integer(0)).collect::<sqlx::Result<Vec<i64>>>()?;
     won.sort_unstable();
     Ok(fenced.iter().map(|Won { key, .. }| won.binary_search(&key.0).is_ok()).collect())
 }

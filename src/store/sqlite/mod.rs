@@ -56,7 +56,8 @@ pub struct Options {
     pub read_age_max: Duration,
     /// How long a write waits for another process that writes to the file, which only tools do. Default 5 s.
     pub busy_timeout: Duration,
-    /// Page cache of the writing connection, in bytes. Default 64 MiB.
+    /// Page cache of the writing connection, in bytes: what a few commits touch; the rest is in the cache of the system.
+    /// Default 16 MiB.
     pub writer_cache_bytes: u64,
     /// Page cache of each reading connection, in bytes. Default 8 MiB.
     pub reader_cache_bytes: u64,
@@ -76,7 +77,7 @@ impl Default for Options {
             readers: 4,
             read_age_max: Duration::from_secs(10),
             busy_timeout: Duration::from_secs(5),
-            writer_cache_bytes: 64 << 20,
+            writer_cache_bytes: 16 << 20,
             reader_cache_bytes: 8 << 20,
             log_copy_bytes: 16 << 20,
             log_restart_bytes: 64 << 20,

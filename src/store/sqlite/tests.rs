@@ -58,11 +58,14 @@ async fn each_query_that_loops_uses_its_index() {
     }
     // Passes over the sizes of the rows that it found, and over nothing else.
     let plan = self::plan(&store, sql::HISTORY).await;
-    assert!(plan.contains("SEARCH h USING PRIMARY KEY (execution_key=? AND first_seq>? AND first_seq<?)"), "{plan}");
+    assert!(
+        plan.contains("SEARCH h USING INDEX history_fence (execution_key=? AND first_seq>? AND first_seq<?)"),
+        "{plan}"
+    );
     assert!(!["SCAN h", "SCAN f", "TEMP B-TREE"].iter().any(|step| plan.contains(step)), "{plan}");
     for load in [sql::LOAD, sql::LOAD_TAIL] {
         let plan = self::plan(&store, load).await;
-        assert!(plan.contains("SEARCH h USING PRIMARY KEY (execution_key=? AND first_seq>?)"), "{plan}");
+        assert!(plan.contains("SEARCH h USING INDEX history_fence (execution_key=? AND first_seq>?)"), "{plan}");
         assert!(plan.contains("SEARCH r USING PRIMARY KEY (execution_key=?)"), "{plan}");
         // The number at which the newest run begins is a table of one row.
         let plan = plan.replace("SCAN CONSTANT ROW", "").replace("SCAN b", "");
@@ -86,6 +89,8 @@ async fn each_query_that_loops_uses_its_index() {
     }
     // Walks over an index that has those alone which run.
     assert_eq!(self::plan(&store, batches::RUNNING).await, "SCAN batches USING INDEX batches_running");
+    // The end of the table, backwards.
+    assert_eq!(self::plan(&store, commit::NEWEST_HISTORY).await, "SCAN history");
     // Walks over sessions, not over held rows.
     let plan = self::plan(&store, sql::HELD_WITHOUT_SESSION).await;
     assert!(plan.contains("SEARCH h USING INDEX held_session (session=?)") && !plan.contains("SCAN h\n"), "{plan}");
@@ -252,21 +257,54 @@ async fn an_older_database_is_copied_before_it_is_brought_up_to_date() {
     assert!(matches!(SqliteStore::open(&store.path, Options::default()).await, Err(Error::Refused(_))));
 }
 
-#[tokio::test]
-async fn executions_keep_their_rows_and_their_keys_when_their_table_is_made_anew() {
+/// An empty database with the migrations before this one.
+async fn older(before: &str) -> (sqlx::SqliteConnection, std::path::PathBuf, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orbit.db");
     let older = directory.path().join("migrations");
     std::fs::create_dir(&older).unwrap();
     for known in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite")).unwrap() {
         let known = known.unwrap();
-        if known.file_name().to_str().is_some_and(|name| name < "0005") {
+        if known.file_name().to_str().is_some_and(|name| name < before) {
             std::fs::copy(known.path(), older.join(known.file_name())).unwrap();
         }
     }
     let migrator = sqlx::migrate::Migrator::new(older).await.unwrap();
     let mut connection = SqliteConnectOptions::new().filename(&path).create_if_missing(true).connect().await.unwrap();
     open::migrate(&mut connection, &migrator, &path, 0).await.unwrap();
+    (connection, path, directory)
+}
+
+#[tokio::test]
+async fn history_keeps_its_rows_and_its_fence_when_it_is_laid_in_the_order_of_writing() {
+    let (mut connection, path, _directory) = older("0009").await;
+    let fill = "INSERT INTO executions (uid, namespace, id, current, workflow, version, definition_hash, input_digest, state, \
+                labels, start_time) VALUES \
+                (x'00000000000000000000000000000001', 'default', 'a', 1, 'w', '1', zeroblob(32), zeroblob(16), 1, '{}', 5), \
+                (x'00000000000000000000000000000002', 'default', 'b', 1, 'w', '1', zeroblob(32), zeroblob(16), 1, '{}', 6); \
+                INSERT INTO history VALUES (1, 1, 2, 1, zeroblob(16), 1, x'01'), (2, 1, 1, 1, zeroblob(16), 1, x'02'), \
+                (1, 3, 3, 1, zeroblob(16), 1, x'03'), (2, 2, 5, 1, zeroblob(16), 1, x'04'), (1, 4, 4, 2, zeroblob(16), 1, x'05');";
+    sqlx::raw_sql(fill).execute(&mut connection).await.unwrap();
+    sqlx::Connection::close(connection).await.unwrap();
+
+    let store = SqliteStore::open(&path, Options::default()).await.unwrap();
+    let history = async |key: i64| -> Vec<(u64, Vec<u8>)> {
+        let rows = store.history(ExecutionKey(key), 0, 9, 99).await.unwrap();
+        rows.into_iter().map(|row| (row.first_number, row.events.to_vec())).collect()
+    };
+    assert_eq!(history(1).await, [(1, vec![1]), (3, vec![3]), (4, vec![5])]);
+    assert_eq!(history(2).await, [(1, vec![2]), (2, vec![4])]);
+    assert_eq!(store.newest_numbers(&[ExecutionKey(1), ExecutionKey(2)]).await.unwrap(), [Some(4), Some(5)]);
+    let mut connection = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
+    for refused in ["(2, 2, 9, 1, zeroblob(16), 1, x'09')", "(2, 6, 5, 1, zeroblob(16), 1, x'09')"] {
+        let insert = format!("INSERT INTO history VALUES {refused}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(insert)).execute(&mut connection).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn executions_keep_their_rows_and_their_keys_when_their_table_is_made_anew() {
+    let (mut connection, path, _directory) = older("0005").await;
     let fill = "INSERT INTO executions (uid, namespace, id, current, workflow, version, definition_hash, input_digest, state, \
                 labels, start_time, close_time, wake_time, floor_seq) \
                 VALUES (x'00000000000000000000000000000001', 'default', 'open', 1, 'w', '1', zeroblob(32), zeroblob(16), 2, '{}', 5, NULL, 9, 3), \
