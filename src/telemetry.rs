@@ -4,9 +4,13 @@
 //! To add one: a constant here with its `describe_…` line in [`describe`], the line that records it where it happens, and
 //! its line in `docs/operations.md` (`tests/tidy.rs` looks).
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{Counter, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{OnceLock, PoisonError, RwLock},
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Gauge, 1: version and store of the server.
@@ -202,6 +206,24 @@ pub fn call_ended(rpc: &'static str, code: &'static str, took: Duration) {
     gauge!(CALLS_IN_FLIGHT, "rpc_method" => rpc).decrement(1.0);
     histogram!(CALL_DURATION, "rpc_method" => rpc, "rpc_status_code" => code, "rpc_system_name" => "grpc")
         .record(took.as_secs_f64());
+}
+
+/// Events that were committed, by kind: each counter is looked for once, since every step has several.
+#[derive(Default)]
+pub struct EventCounters {
+    by_kind: RwLock<HashMap<&'static str, Counter>>,
+}
+
+impl EventCounters {
+    /// Counts one event of this kind.
+    pub fn count(&self, kind: &'static str) {
+        if let Some(counter) = self.by_kind.read().unwrap_or_else(PoisonError::into_inner).get(kind) {
+            counter.increment(1);
+            return;
+        }
+        let mut by_kind = self.by_kind.write().unwrap_or_else(PoisonError::into_inner);
+        by_kind.entry(kind).or_insert_with(|| counter!(EVENTS, "kind" => kind)).increment(1);
+    }
 }
 
 /// Whether the server takes new work.

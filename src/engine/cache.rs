@@ -4,6 +4,7 @@
 //! once, sleeping ones are evicted first, then those not used for longest. Mailboxes are gone when idle.
 
 use super::mailbox::{Item, Mailbox, Progress};
+use crate::domain::Uid;
 use crate::store::ExecutionKey;
 use std::{
     collections::{BTreeMap, HashMap, btree_map},
@@ -26,14 +27,21 @@ struct Entry {
     /// Rank and size of its cached state; absent while it has none.
     rank: Option<(Warmth, u64)>,
     bytes: usize,
-    /// Public id, while it has a state.
-    id: Option<Arc<str>>,
+    /// Public id and uid, while it has a state.
+    name: Option<(Arc<str>, Uid)>,
+}
+
+/// The execution that an id names.
+#[derive(Clone, Copy)]
+struct Named {
+    key: ExecutionKey,
+    uid: Uid,
 }
 
 #[derive(Default)]
 struct Entries {
     by_key: HashMap<ExecutionKey, Entry>,
-    by_id: HashMap<Arc<str>, ExecutionKey>,
+    by_id: HashMap<Arc<str>, Named>,
     /// How many watch each, if any.
     watched: BTreeMap<ExecutionKey, usize>,
     order: BTreeMap<(Warmth, u64), ExecutionKey>,
@@ -91,28 +99,30 @@ impl Cache {
         }
     }
 
-    /// The key of a hot execution by its public id. Where other nodes write, the id may have passed to another one
-    /// if this one has been closed since.
-    pub(super) fn key_of(&self, id: &str) -> Option<ExecutionKey> {
-        self.lock().by_id.get(id).copied()
+    /// The key of a hot execution by its public id, and only that of this uid, if one is given. Where other nodes write,
+    /// an id alone may have passed to another one if this one has been closed since.
+    pub(super) fn key_of(&self, id: &str, uid: Option<Uid>) -> Option<ExecutionKey> {
+        let named = self.lock().by_id.get(id).copied()?;
+        uid.is_none_or(|uid| uid == named.uid).then_some(named.key)
     }
 
-    /// Takes note that a mailbox now holds a state of this size, and makes room for it. It is found by its id, if that is
-    /// given.
-    pub(super) fn keep(&self, key: ExecutionKey, id: Option<&Arc<str>>, bytes: usize, warmth: Warmth) {
+    /// Takes note that a mailbox now holds a state of this size, and makes room for it. It is found by its id and uid, if
+    /// they are given.
+    pub(super) fn keep(&self, key: ExecutionKey, name: Option<(&Arc<str>, Uid)>, bytes: usize, warmth: Warmth) {
         let evicted = {
             let mut entries = self.lock();
             entries.tick += 1;
             let rank = (warmth, entries.tick);
             let Some(entry) = entries.by_key.get_mut(&key) else { return };
             let (old_rank, old_bytes) = (entry.rank.replace(rank), std::mem::replace(&mut entry.bytes, bytes));
-            let old_id = std::mem::replace(&mut entry.id, id.cloned());
+            let is_found = entry.name.as_ref().map(|(id, uid)| (id, *uid)) == name;
+            let old_name = if is_found { None } else { entry.name.take() };
             if let Some(old) = old_rank {
                 entries.order.remove(&old);
             }
-            if old_id.as_ref() != id {
-                entries.forget_id(key, old_id);
-                entries.by_id.extend(id.map(|id| (id.clone(), key)));
+            if !is_found {
+                entries.forget_name(key, old_name);
+                entries.take_name(key, name);
             }
             entries.order.insert(rank, key);
             entries.bytes = entries.bytes - old_bytes + bytes;
@@ -189,7 +199,7 @@ impl Entries {
             mailbox: Arc::new(Mailbox::new(key)),
             rank: None,
             bytes: 0,
-            id: None,
+            name: None,
         })
     }
 
@@ -216,15 +226,24 @@ impl Entries {
         let entry = self.by_key.get_mut(&key).expect("what is ordered is there");
         entry.rank = None;
         self.bytes -= std::mem::take(&mut entry.bytes);
-        let (id, mailbox) = (entry.id.take(), entry.mailbox.clone());
-        self.forget_id(key, id);
+        let (name, mailbox) = (entry.name.take(), entry.mailbox.clone());
+        self.forget_name(key, name);
         mailbox
     }
 
+    /// An execution is found by this name from now on.
+    fn take_name(&mut self, key: ExecutionKey, name: Option<(&Arc<str>, Uid)>) {
+        let Some((id, uid)) = name else { return };
+        self.by_id.insert(id.clone(), Named { key, uid });
+        if let Some(entry) = self.by_key.get_mut(&key) {
+            entry.name = Some((id.clone(), uid));
+        }
+    }
+
     /// An id names this execution no more; unless it is another's by now, it names none.
-    fn forget_id(&mut self, key: ExecutionKey, id: Option<Arc<str>>) {
-        if let Some(id) = id
-            && self.by_id.get(&id) == Some(&key)
+    fn forget_name(&mut self, key: ExecutionKey, name: Option<(Arc<str>, Uid)>) {
+        if let Some((id, _)) = name
+            && self.by_id.get(&id).is_some_and(|named| named.key == key)
         {
             self.by_id.remove(&id);
         }

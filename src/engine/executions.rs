@@ -247,10 +247,9 @@ impl Error {
 impl Core {
     /// The execution of this name, as far as memory tells.
     async fn find(&self, name: &ExecutionName) -> Result<Found, Error> {
-        if name.uid.is_none()
-            && let Some(key) = self.cache.key_of(name.id.as_str())
-        {
-            return Ok(Found { key, is_certain: self.probe.is_none() });
+        if let Some(key) = self.cache.key_of(name.id.as_str(), name.uid) {
+            // A uid never passes on.
+            return Ok(Found { key, is_certain: name.uid.is_some() || self.probe.is_none() });
         }
         Ok(Found { key: self.find_in_store(name).await?, is_certain: true })
     }

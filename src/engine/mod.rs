@@ -129,6 +129,7 @@ struct Core {
     news: news::News,
     definitions: definitions::Definitions,
     admission: admission::Admission,
+    event_counters: crate::telemetry::EventCounters,
     /// A batch was made here.
     batch_made: Notify,
     schedules: schedules::Schedules,
@@ -176,6 +177,7 @@ impl Engine {
             sessions: sessions::Sessions::new(steadiness, config.settings.session_timeout),
             definitions: definitions::Definitions::default(),
             admission: admission::Admission::default(),
+            event_counters: crate::telemetry::EventCounters::default(),
             batch_made: Notify::new(),
             schedules: schedules::Schedules::default(),
             http: http::Http::default(),
@@ -330,8 +332,7 @@ impl Core {
     /// Counts events by kind.
     fn metrics_of(&self, events: &[Event]) {
         for event in events {
-            metrics::counter!(crate::telemetry::EVENTS, "kind" => crate::wire::event::kind_name(&event.kind))
-                .increment(1);
+            self.event_counters.count(crate::wire::event::kind_name(&event.kind));
         }
     }
 }

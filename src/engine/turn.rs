@@ -11,7 +11,7 @@ use super::{
     Core,
     call::{Error, Standing, Task},
     draft::{Draft, Handed, Tail},
-    mailbox::{Hot, Item, Mailbox},
+    mailbox::{Glance, Hot, Item, Mailbox},
 };
 use crate::domain::{Command, DeliveryRef, EndReason, Obstacle, Outcome, State, TaskToken, Timestamp, decide::Context};
 use crate::store::{self, ExecutionKey, ReadyUnit, Target};
@@ -78,6 +78,9 @@ impl Core {
                 drop(answer.send(replaced));
                 return;
             }
+        }
+        if hot.is_none() && self.answer_closed(mailbox, &mut items).await {
+            return;
         }
         let mut is_alone = false;
         let mut tries = 0;
@@ -172,6 +175,29 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Answers who only reads an execution that has just been closed: it is still kept for those who watch, and need not be
+    /// loaded for this. Says whether that was all.
+    async fn answer_closed(&self, mailbox: &Mailbox, items: &mut Vec<Item>) -> bool {
+        if !items.iter().all(|item| matches!(item, Item::Read { .. })) {
+            return false;
+        }
+        let Glance::Closed(closed) = mailbox.glance() else { return false };
+        let newest = match &self.probe {
+            Some(probe) => probe.newest_number(mailbox.key()).await.ok().flatten(),
+            None => Some(closed.state.last_number()),
+        };
+        if newest != Some(closed.state.last_number()) || closed.state.is_deleting() {
+            return false;
+        }
+        for item in items.drain(..) {
+            if let Item::Read { answer, .. } = item {
+                // A caller that has gone needs no answer.
+                drop(answer.send(Ok(Some((*closed).clone()))));
+            }
+        }
+        true
     }
 
     /// The state to decide on: the one in memory, unless another node is known to be ahead of it.
@@ -360,9 +386,9 @@ impl Core {
             self.cache.drop_state(key);
             return;
         }
-        let (id, bytes, warmth) = (hot.row.id.clone(), hot.size_bytes(), hot.warmth());
+        let (id, uid, bytes, warmth) = (hot.row.id.clone(), hot.row.uid, hot.size_bytes(), hot.warmth());
         mailbox.end(hot);
-        self.cache.keep(key, Some(&id).filter(|_| !is_closed), bytes, warmth);
+        self.cache.keep(key, Some((&id, uid)).filter(|_| !is_closed), bytes, warmth);
     }
 
     fn deliver(self: &Arc<Self>, key: ExecutionKey, hot: &Hot, handed: Handed) {
