@@ -111,6 +111,17 @@ def table() -> list[Measure]:
             [Figure("against the sequence", "steps/chain", 0.8, 0.6)],
         ),
         Measure(
+            "fan-out memory",
+            "--items 10000 --concurrency 1 --slots 128",
+            "sqlite",
+            [
+                Figure("growth from a fifth of the run to its end, %", "growth_percent", 5, 10, more_is_better=False),
+                Figure("a page of its history meanwhile, median, ms", "page_ms", 20, 100, more_is_better=False),
+            ],
+            once=True,
+            run=run_fan_out_memory,
+        ),
+        Measure(
             "idle",
             "--sleepers 1",
             "sqlite",
@@ -281,6 +292,95 @@ def run_sleepers(_: Measure, options: Options) -> Result:
         return bench(["--db", database, "--sleepers", str(options.sleepers), "--idle", idle])
 
 
+def run_fan_out_memory(measure: Measure, options: Options) -> Result:
+    """Fan-outs one after the other, with a caller who pages their histories: the server's memory as it goes on."""
+    seconds = 5 * options.seconds
+    with server() as (address, pid):
+        load = ["--server", address, "--server-pid", str(pid), *shlex.split(measure.arguments)]
+        with watched_memory(pid) as memory, paging(address) as pages:
+            rate = bench([*load, "--duration", f"{seconds}s"])["steps_per_second"]
+    fifth = len(memory) // 5
+    early, late = (statistics.median(part) for part in (memory[fifth : 2 * fifth], memory[-fifth:]))
+    return {
+        "steps_per_second": rate,
+        "rss_early_bytes": early,
+        "rss_late_bytes": late,
+        "rss_max_bytes": max(memory),
+        "growth_percent": 100 * (late / early - 1),
+        "page_ms": 1_000 * statistics.median(pages),
+        "page_max_ms": 1_000 * max(pages),
+        "pages": len(pages),
+    }
+
+
+@contextlib.contextmanager
+def repeating(pause: float, work: Callable[[], None]) -> Iterator[None]:
+    """Does this again and again beside what runs inside; an error ends the program."""
+    over = threading.Event()
+    errors: list[BaseException] = []
+
+    def loop() -> None:
+        try:
+            while not over.wait(pause):
+                work()
+        except BaseException as error:  # told by whoever waits
+            errors.append(error)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def ask(address: str, path: str, **query: str) -> Result:
+    """What a GET over HTTP answers."""
+    with urllib.request.urlopen(f"http://{address}{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+        found: Result = json.load(answer)
+    return found
+
+
+@contextlib.contextmanager
+def watched_memory(pid: int) -> Iterator[list[int]]:
+    """Resident bytes of a process, fifty times a second."""
+    sizes: list[int] = []
+
+    def look() -> None:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        sizes.append(pages * os.sysconf("SC_PAGE_SIZE"))
+
+    with repeating(0.02, look):
+        yield sizes
+
+
+@contextlib.contextmanager
+def paging(address: str) -> Iterator[list[float]]:
+    """Pages the history of what runs, page after page, twenty times a second; how long each page took."""
+    times: list[float] = []
+    # The execution that is read, and the token of its next page.
+    place = ["", ""]
+
+    def turn() -> None:
+        if not place[0]:
+            running = ask(address, "/v1/executions", filter="state = RUNNING", page_size="1").get("executions", [])
+            if not running:
+                return
+            place[:] = [running[0]["id"], ""]
+        begin = time.monotonic()
+        page = ask(address, f"/v1/executions/{place[0]}/events", page_size="100", page_token=place[1])
+        times.append(time.monotonic() - begin)
+        place[1] = page.get("nextPageToken", "")
+        if not place[1]:
+            place[0] = ""
+
+    with repeating(0.05, turn):
+        yield times
+
+
 def run_lists(measure: Measure, options: Options) -> Result:
     """The chain without and with a caller that lists, pages and counts all the time, in turn on one server."""
     with server() as (address, pid):
@@ -304,36 +404,22 @@ def run_lists(measure: Measure, options: Options) -> Result:
 def listing(address: str) -> Iterator[list[float]]:
     """Asks for a filtered page, the page after it and the counts, ten times a second; how long each took."""
     times: list[float] = []
-    over = threading.Event()
-    errors: list[BaseException] = []
 
-    def ask(path: str, **query: str) -> Result:
+    def timed(path: str, **query: str) -> Result:
         begin = time.monotonic()
-        with urllib.request.urlopen(f"http://{address}{path}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
-            found: Result = json.load(answer)
+        found = ask(address, path, **query)
         times.append(time.monotonic() - begin)
         return found
 
-    def loop() -> None:
-        try:
-            while not over.wait(0.1):
-                query = {"filter": 'state = RUNNING AND workflow = "bench-10"', "page_size": "100"}
-                page = ask("/v1/executions", **query)
-                if token := page.get("nextPageToken"):
-                    ask("/v1/executions", **query, page_token=token)
-                ask("/v1/executions:count")
-        except BaseException as error:  # told by whoever waits
-            errors.append(error)
+    def turn() -> None:
+        query = {"filter": 'state = RUNNING AND workflow = "bench-10"', "page_size": "100"}
+        page = timed("/v1/executions", **query)
+        if token := page.get("nextPageToken"):
+            timed("/v1/executions", **query, page_token=token)
+        timed("/v1/executions:count")
 
-    thread = threading.Thread(target=loop)
-    thread.start()
-    try:
+    with repeating(0.1, turn):
         yield times
-    finally:
-        over.set()
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def run_kept(measure: Measure, options: Options) -> Result:
