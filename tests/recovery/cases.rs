@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Silence after which a session, or a delivery that nobody lists, is lost: the shortest that there is.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(1);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longer than any task of these cases needs to come.
 const LONG: Duration = Duration::from_secs(20);
