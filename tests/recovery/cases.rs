@@ -23,7 +23,8 @@ use orbit::proto::{
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Silence after which a session, or a delivery that nobody lists, is lost: the shortest that there is.
+/// Silence after which a session, or a delivery that nobody lists, is lost: twice the shortest that there is, since other tests
+/// run beside.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Longer than any task of these cases needs to come.
