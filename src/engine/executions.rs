@@ -14,6 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Bytes of one page of history.
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of an event, as far as nothing is known of it.
+const EVENT_BYTES: usize = 512;
 /// Events that a watcher may be behind in memory.
 const WATCH_LENGTH: usize = 64;
 /// Events that a watcher reads at once.
@@ -325,18 +327,29 @@ impl Core {
 
     /// Reads events from the store: at most `limit`, and no more commits once there is a page of bytes. The store
     /// counts a large payload as its digest, so what it gives may be far more than a page.
+    ///
+    /// A commit of a fan-out has a thousand events: so little is read at first that few of them are for nothing.
     pub(super) async fn events_after(&self, key: ExecutionKey, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
-        let rows = self.store.history(key, after, limit, PAGE_BYTES_MAX).await.map_err(Error::Store)?;
-        let (mut events, mut bytes) = (Vec::new(), 0);
-        for row in &rows {
-            let decoded = self.decode(key, row).await?.into_iter().filter(|event| event.number > after);
-            events.extend(decoded.inspect(|event| bytes += decide::event_bytes_whole(&event.kind)));
-            if bytes >= PAGE_BYTES_MAX {
-                break;
+        let (mut events, mut bytes, mut after) = (Vec::new(), 0, after);
+        let mut portion = limit.saturating_mul(EVENT_BYTES).min(PAGE_BYTES_MAX);
+        loop {
+            let rows_max = limit - events.len();
+            let rows = self.store.history(key, after, rows_max, portion).await.map_err(Error::Store)?;
+            for row in &rows {
+                let decoded = self.decode(key, row).await?.into_iter().filter(|event| event.number > after);
+                events.extend(decoded.inspect(|event| bytes += decide::event_bytes_whole(&event.kind)));
+                if events.len() >= limit || bytes >= PAGE_BYTES_MAX {
+                    events.truncate(limit);
+                    return Ok(events);
+                }
             }
+            let is_all = rows.len() < rows_max && rows.iter().map(|row| row.events.len()).sum::<usize>() < portion;
+            match rows.last() {
+                Some(last) if !is_all => after = last.last_number,
+                Some(_) | None => return Ok(events),
+            }
+            portion = (portion * 2).min(PAGE_BYTES_MAX);
         }
-        events.truncate(limit);
-        Ok(events)
     }
 
     /// Sends events as they are committed, until the execution is closed and all are sent.

@@ -94,6 +94,41 @@ async fn a_watch_gives_every_event_once_and_ends_with_the_close() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pages_of_history_are_the_same_events_whatever_their_size() {
+    let orbit = orbit();
+    // One decision, whose events are commits of a thousand; then small commits, and a large event.
+    let items = (0..1_500).map(|item| item.to_string()).collect::<Vec<_>>().join(", ");
+    let lines = format!(
+        "tasks: {{a@1: {{}}}}\nsteps:\n  - {{id: each, for_each: [{items}], compute: '${{ item.value }}'}}\n  \
+         - {{id: a, task: a@1, needs: [each]}}\n  - {{id: b, task: a@1, needs: [a]}}\n"
+    );
+    orbit.deploy("pages", &lines).await;
+    let session = orbit.worker(&["a@1"]).await;
+    orbit.start("pages", "e").await;
+    let large = format!("\"{}\"", "x".repeat(60_000));
+    for output in ["1", &large] {
+        let task = orbit.task(session).await;
+        orbit.report(&task, complete(output)).await;
+    }
+    assert_eq!(orbit.wait("e", 1.0).await, Phase::Succeeded);
+    let whole: Vec<u64> = orbit.events("e").await.iter().map(|event| event.number).collect();
+    assert!(whole.len() > 1_500, "{}", whole.len());
+    assert!(whole.iter().zip(1..).all(|(number, expected)| *number == expected));
+    for limit in [1, 7, 100, 999, 5_000] {
+        let (mut after, mut paged) = (if limit == 1 { whole.len() as u64 - 9 } else { 0 }, Vec::new());
+        let first = after;
+        loop {
+            let page = orbit.engine.events(&name("e"), after, limit).await.unwrap();
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= limit);
+            after = last.number;
+            paged.extend(page.into_iter().map(|event| event.number));
+        }
+        assert_eq!(paged, whole[usize::try_from(first).unwrap()..], "pages of {limit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_of_an_open_execution_ends_with_the_drain() {
     let orbit = orbit();
     orbit.deploy("one", ONE_TASK).await;
