@@ -1,7 +1,8 @@
 //! The executions that are hot: mailboxes, and states bounded in bytes.
 //!
 //! Nothing is loaded to start, and nothing here is needed: another process finds the rows. Closed executions leave at
-//! once, sleeping ones are evicted first, then those not used for longest. Mailboxes are gone when idle.
+//! once, sleeping ones are evicted first and have a quarter of the room, then those not used for longest. Mailboxes are
+//! gone when idle.
 
 use super::mailbox::{Item, Mailbox, Progress};
 use crate::domain::Uid;
@@ -46,6 +47,8 @@ struct Entries {
     watched: BTreeMap<ExecutionKey, usize>,
     order: BTreeMap<(Warmth, u64), ExecutionKey>,
     bytes: usize,
+    /// Of them, those of executions that sleep.
+    sleeping_bytes: usize,
     tick: u64,
 }
 
@@ -117,6 +120,8 @@ impl Cache {
             let (old_rank, old_bytes) = (entry.rank.replace(rank), std::mem::replace(&mut entry.bytes, bytes));
             let is_found = entry.name.as_ref().map(|(id, uid)| (id, *uid)) == name;
             let old_name = if is_found { None } else { entry.name.take() };
+            entries.count_out(old_rank, old_bytes);
+            entries.count_in(rank, bytes);
             if let Some(old) = old_rank {
                 entries.order.remove(&old);
             }
@@ -125,7 +130,6 @@ impl Cache {
                 entries.take_name(key, name);
             }
             entries.order.insert(rank, key);
-            entries.bytes = entries.bytes - old_bytes + bytes;
             entries.make_room(self.bytes_max)
         };
         for mailbox in evicted {
@@ -215,18 +219,32 @@ impl Entries {
     fn make_room(&mut self, bytes_max: usize) -> Vec<Arc<Mailbox>> {
         let mut evicted = Vec::new();
         // The newest stays, however large it is: it is in use.
-        while self.bytes > bytes_max && self.order.len() > 1 {
+        while (self.bytes > bytes_max || self.sleeping_bytes > bytes_max / 4) && self.order.len() > 1 {
             let Some((_, key)) = self.order.pop_first() else { break };
             evicted.push(self.take_state(key));
         }
         evicted
     }
 
+    fn count_in(&mut self, (warmth, _): (Warmth, u64), bytes: usize) {
+        self.bytes += bytes;
+        if warmth == Warmth::Sleeping {
+            self.sleeping_bytes += bytes;
+        }
+    }
+
+    fn count_out(&mut self, rank: Option<(Warmth, u64)>, bytes: usize) {
+        self.bytes -= bytes;
+        if matches!(rank, Some((Warmth::Sleeping, _))) {
+            self.sleeping_bytes -= bytes;
+        }
+    }
+
     fn take_state(&mut self, key: ExecutionKey) -> Arc<Mailbox> {
         let entry = self.by_key.get_mut(&key).expect("what is ordered is there");
-        entry.rank = None;
-        self.bytes -= std::mem::take(&mut entry.bytes);
+        let (rank, bytes) = (entry.rank.take(), std::mem::take(&mut entry.bytes));
         let (name, mailbox) = (entry.name.take(), entry.mailbox.clone());
+        self.count_out(rank, bytes);
         self.forget_name(key, name);
         mailbox
     }
@@ -247,5 +265,39 @@ impl Entries {
         {
             self.by_id.remove(&id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps a state of so many bytes.
+    fn keep(cache: &Cache, key: i64, bytes: usize, warmth: Warmth) {
+        let key = ExecutionKey(key);
+        drop(cache.mailbox(key));
+        cache.keep(key, None, bytes, warmth);
+    }
+
+    #[test]
+    fn those_that_sleep_have_a_quarter_of_the_room_and_leave_first() {
+        let cache = Cache::new(1_000);
+        for key in 0..10 {
+            keep(&cache, key, 100, Warmth::Sleeping);
+        }
+        assert_eq!(cache.sizes(), (2, 200), "the newest two");
+        for key in 10..18 {
+            keep(&cache, key, 100, Warmth::Active);
+        }
+        assert_eq!(cache.sizes(), (10, 1_000));
+        keep(&cache, 18, 100, Warmth::Active);
+        keep(&cache, 19, 100, Warmth::Active);
+        assert_eq!(cache.sizes(), (10, 1_000), "both that slept have left");
+        keep(&cache, 10, 100, Warmth::Sleeping);
+        let sleeping = || cache.lock().sleeping_bytes;
+        assert_eq!(sleeping(), 100);
+        cache.drop_state(ExecutionKey(10));
+        assert_eq!(sleeping(), 0);
+        assert_eq!(cache.sizes().1, 900);
     }
 }
