@@ -5,7 +5,8 @@
 //! 1. The execution that this same call (`request_id`) made, whatever has become of the id since: the first answer again.
 //! 2. What the caller's [`IdReuse`] allows: to take the place of a closed execution is a commit with two fences; to end a
 //!    running one first is decided in that one's mailbox, and both are written or neither.
-//! 3. A signal that comes with the start: an open one of the same workflow gets it.
+//! 3. A signal that comes with the start: an open one of the same workflow gets it. That same call again has that answer again,
+//!    also when the one that got it has been closed since.
 //! 4. The same workflow and input: the existing one. Else it is refused.
 
 use super::{
@@ -152,9 +153,15 @@ impl Core {
                 self.signal_holder(request, &holder).await.map(Some)
             }
             IdReuse::AllowWhenClosed
-                if request.signal.is_some() && holder.workflow == request.workflow && !holder.state.is_closed() =>
+                if request.signal.is_some()
+                    && holder.workflow == request.workflow
+                    // A closed one may have had the signal of this very call.
+                    && (!holder.state.is_closed() || request.request.is_some()) =>
             {
                 match self.signal_holder(request, &holder).await {
+                    Err(Error::Rejected(Rejection::ExecutionClosed { .. })) if holder.state.is_closed() => {
+                        self.take_place(request, id, repeated, refused, holder.key).await
+                    }
                     // It was closed meanwhile, so that a new one may take its place.
                     Err(Error::Rejected(Rejection::ExecutionClosed { .. }) | Error::ExecutionNotFound { .. }) => {
                         Ok(None)
@@ -163,9 +170,7 @@ impl Core {
                 }
             }
             IdReuse::AllowWhenClosed | IdReuse::TerminateRunning if holder.state.is_closed() => {
-                refused.map_or(Ok(()), Err)?;
-                let begun = self.begin(request, id, repeated).await?;
-                self.commit_start(begun, Some(Replaced { old: holder.key, end: None })).await
+                self.take_place(request, id, repeated, refused, holder.key).await
             }
             IdReuse::TerminateRunning => {
                 // One goes and one comes, so there is room.
@@ -188,6 +193,20 @@ impl Core {
                 state: holder.state,
             })),
         }
+    }
+
+    /// Starts in the place of a closed execution.
+    async fn take_place(
+        self: &Arc<Self>,
+        request: &StartExecution,
+        id: &ExecutionId,
+        repeated: Option<&Repeated>,
+        refused: Option<Error>,
+        old: ExecutionKey,
+    ) -> Result<Option<Started>, Error> {
+        refused.map_or(Ok(()), Err)?;
+        let begun = self.begin(request, id, repeated).await?;
+        self.commit_start(begun, Some(Replaced { old, end: None })).await
     }
 
     /// Gives a start's signal to the execution that has the id.

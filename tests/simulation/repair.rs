@@ -251,6 +251,7 @@ async fn a_start_with_a_signal_starts_or_signals_once() {
     assert_eq!(start(call("2", "2", "20")).await.unwrap(), second, "also after the close");
     let refused = start(call("3", "1", "30")).await;
     assert!(matches!(refused, Err(Error::Rejected(Rejection::ExecutionClosed { .. }))));
-    let reuse = StartExecution { id_reuse: IdReuse::AllowWhenClosed, ..call("4", "1", "40") };
-    assert!(start(reuse).await.unwrap().created);
+    let reuse = |call| StartExecution { id_reuse: IdReuse::AllowWhenClosed, ..call };
+    assert_eq!(start(reuse(call("2", "2", "20"))).await.unwrap(), second, "also where a new one might be started");
+    assert!(start(reuse(call("4", "1", "40"))).await.unwrap().created);
 }
