@@ -15,7 +15,10 @@ use crate::telemetry;
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
@@ -35,6 +38,8 @@ struct Job {
 /// The way to the writers.
 pub(super) struct Committer {
     lanes: Box<[mpsc::Sender<Job>]>,
+    /// Whether anything may have been written since this node's time was.
+    has_written: AtomicBool,
 }
 
 impl Committer {
@@ -46,7 +51,17 @@ impl Committer {
             tasks.spawn(write(store.clone(), queue));
             jobs
         };
-        Self { lanes: (0..count).map(lane).collect() }
+        Self { lanes: (0..count).map(lane).collect(), has_written: AtomicBool::new(false) }
+    }
+
+    /// Whether anything may have been written since this was asked, or said, last.
+    pub(super) fn take_written(&self) -> bool {
+        self.has_written.swap(false, Ordering::Relaxed)
+    }
+
+    /// Says that something may have been written.
+    pub(super) fn set_written(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
     }
 
     /// How many writers there are, each a task.
@@ -57,6 +72,7 @@ impl Committer {
     /// Commits an append. `WriteConflict` if another writer was first: then nothing was written.
     pub(super) async fn commit(&self, append: Append) -> Result<ExecutionKey, Error> {
         let (done, answer) = oneshot::channel();
+        self.set_written();
         let lane = &self.lanes[lane_of(&append, self.lanes.len())];
         lane.send(Job { append, done }).await.map_err(|_| Error::Draining)?;
         answer.await.map_err(|_| Error::Draining)?

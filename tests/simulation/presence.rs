@@ -298,3 +298,18 @@ async fn a_node_that_starts_again_at_once_leaves_no_timer_to_its_life_before() {
     }
     assert_eq!(second.engine.nodes().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_next_life_begins_after_what_was_committed_also_where_no_worker_was_heard() {
+    let orbit = orbit();
+    orbit.deploy("nap", "steps:\n  - {id: a, sleep: {for: 30d}}\n").await;
+    pass(10.0).await;
+    assert_eq!(orbit.memory.opened().newest_now, None, "nothing happens, and nothing is written");
+    orbit.start("nap", "e").await;
+    let committed = orbit.now();
+    pass(2.0).await;
+    let written = orbit.memory.opened().newest_now;
+    assert!(written.is_some_and(|time| time >= committed), "{written:?}");
+    pass(60.0).await;
+    assert_eq!(orbit.memory.opened().newest_now, written, "once is enough");
+}

@@ -49,16 +49,19 @@ impl Core {
     }
 
     /// Writes contacts, held rows and this node's time, in one transaction. Where no other node looks for this one's
-    /// time, nothing if nothing was heard.
+    /// time, nothing if nothing was heard or committed: the next life of this node goes on from the time that is written,
+    /// so what was committed lies behind it, whatever the machine's clock says by then.
     async fn write_presence(&self) -> Result<(), Error> {
+        let has_written = self.committer.take_written();
         let now = self.clock.now();
         let (contacts, held) = self.sessions.changes();
-        if contacts.is_empty() && held.is_empty() && !self.store.is_shared() {
+        if contacts.is_empty() && held.is_empty() && !has_written && !self.store.is_shared() {
             return Ok(());
         }
         let node = Some(NodeRow { id: self.node, now, level: super::super::EVENT_LEVEL });
         let presence = Presence { contacts, held, node };
-        let mut nodes = self.store.presence(&presence).await.map_err(Error::Store)?;
+        let written = self.store.presence(&presence).await;
+        let mut nodes = written.inspect_err(|_| self.committer.set_written()).map_err(Error::Store)?;
         if !self.store.is_shared() {
             // The others are lives before this one. Of them nothing is expected, and rounds that write nothing could not
             // tell that they are silent.
