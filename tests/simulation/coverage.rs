@@ -1,8 +1,10 @@
-//! Counts which combinations of command, state of its execution, and fault while it was under way were reached.
+//! Counts which combinations of command, state of its execution, and fault while it was under way were reached; and of
+//! what executions do to each other, fault while that was under way, and number of nodes.
 //!
 //! The combinations that can occur are in `coverage.txt`, with how often the run for the record reached each. A run that
 //! meets one that is not there fails, so the table cannot fall behind.
 
+use crate::{deeds::Deed, world::NODES_MAX};
 use orbit::store::ExecutionState;
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
@@ -15,6 +17,8 @@ pub(crate) enum Command {
     StartRepeat,
     /// A start of the same id with another input.
     StartOther,
+    /// A start that brings a signal, which an execution that has the id gets.
+    StartSignal,
     Signal,
     SignalRepeat,
     Cancel,
@@ -23,6 +27,12 @@ pub(crate) enum Command {
     Unpause,
     /// A retry of what may have failed.
     Retry,
+    /// A new execution that repeats one from a step on.
+    Rerun,
+    Delete,
+    /// A batch of whatever action.
+    Batch,
+    BatchCancel,
     Complete,
     /// A result that breaks the contract.
     CompleteWrong,
@@ -32,6 +42,8 @@ pub(crate) enum Command {
     ReportRepeat,
     /// A report on a token that its worker has given up.
     ReportLate,
+    /// A report on a task of an execution that was deleted.
+    ReportGone,
     Get,
     Wait,
     Watch,
@@ -44,10 +56,11 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::Start,
         Self::StartRepeat,
         Self::StartOther,
+        Self::StartSignal,
         Self::Signal,
         Self::SignalRepeat,
         Self::Cancel,
@@ -55,12 +68,17 @@ impl Command {
         Self::Pause,
         Self::Unpause,
         Self::Retry,
+        Self::Rerun,
+        Self::Delete,
+        Self::Batch,
+        Self::BatchCancel,
         Self::Complete,
         Self::CompleteWrong,
         Self::Fail,
         Self::Release,
         Self::ReportRepeat,
         Self::ReportLate,
+        Self::ReportGone,
         Self::Get,
         Self::Wait,
         Self::Watch,
@@ -137,28 +155,52 @@ impl Fault {
         [Self::CommitFails, Self::CommitLost, Self::ReadFails, Self::WriteFails, Self::CutOff];
 }
 
+/// Numbers of nodes that worlds have.
+const NODES: [usize; NODES_MAX] = [1, 2, 3];
+
+/// How often the run for the record does each deed under each fault, and on each number of nodes.
+const DEED_LEAST: u64 = 10;
+
 /// State of the execution that a command is for, when it was sent; none where there is no execution (yet).
 pub(crate) type Of = Option<ExecutionState>;
 
 /// Counters of combinations.
 #[derive(Clone, Default, PartialEq, Debug)]
-pub(crate) struct Coverage(BTreeMap<(Command, Of, Fault), u64>);
+pub(crate) struct Coverage {
+    commands: BTreeMap<(Command, Of, Fault), u64>,
+    deeds: BTreeMap<(Deed, Fault), u64>,
+    /// How often each was done, by the number of nodes.
+    deeds_by_nodes: BTreeMap<(Deed, usize), u64>,
+}
 
 impl Coverage {
     pub(crate) fn count(&mut self, command: Command, of: Of, fault: Fault) {
-        *self.0.entry((command, of, fault)).or_default() += 1;
+        *self.commands.entry((command, of, fault)).or_default() += 1;
+    }
+
+    pub(crate) fn count_deed(&mut self, deed: Deed, nodes: usize, faults: &[Fault]) {
+        for fault in if faults.is_empty() { &[Fault::None] } else { faults } {
+            *self.deeds.entry((deed, *fault)).or_default() += 1;
+        }
+        *self.deeds_by_nodes.entry((deed, nodes)).or_default() += 1;
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (key, count) in &other.0 {
-            *self.0.entry(*key).or_default() += count;
+        for (key, count) in &other.commands {
+            *self.commands.entry(*key).or_default() += count;
+        }
+        for (key, count) in &other.deeds {
+            *self.deeds.entry(*key).or_default() += count;
+        }
+        for (key, count) in &other.deeds_by_nodes {
+            *self.deeds_by_nodes.entry(*key).or_default() += count;
         }
     }
 
     /// Combinations that the table does not have.
     pub(crate) fn unknown(&self) -> Vec<String> {
         let known = table();
-        let unknown = self.0.keys().filter(|key| !known.contains(&(key.0, key.1)));
+        let unknown = self.commands.keys().filter(|key| !known.contains(&(key.0, key.1)));
         unknown.map(|key| format!("{key:?}")).collect()
     }
 
@@ -167,10 +209,17 @@ impl Coverage {
         let mut rare = Vec::new();
         for (command, of) in table() {
             for fault in Fault::ALL {
-                let count = self.0.get(&(command, of, fault)).copied().unwrap_or(0);
+                let count = self.of_command(command, of, fault);
                 if count < fault.least() {
                     rare.push(format!("{command:?} {} {fault:?}: {count}", state_name(of)));
                 }
+            }
+        }
+        for deed in Deed::ALL {
+            let counts = Fault::ALL.map(|fault| (format!("{fault:?}"), self.of_deed(deed, fault)));
+            let by_nodes = NODES.map(|nodes| (format!("on {nodes} nodes"), self.of_nodes(deed, nodes)));
+            for (what, count) in counts.into_iter().chain(by_nodes).filter(|(_, count)| *count < DEED_LEAST) {
+                rare.push(format!("{deed:?} {what}: {count}"));
             }
         }
         rare
@@ -178,10 +227,24 @@ impl Coverage {
 
     /// How many combinations were reached, and the least count among those of the table.
     pub(crate) fn summary(&self) -> (usize, u64) {
-        let counts = table()
-            .into_iter()
-            .flat_map(|(command, of)| Fault::ALL.map(|fault| self.0.get(&(command, of, fault)).copied().unwrap_or(0)));
-        (self.0.len(), counts.min().unwrap_or(0))
+        let of_commands =
+            table().into_iter().flat_map(|(command, of)| Fault::ALL.map(|fault| self.of_command(command, of, fault)));
+        let of_deeds = Deed::ALL.into_iter().flat_map(|deed| Fault::ALL.map(|fault| self.of_deed(deed, fault)));
+        let of_nodes = Deed::ALL.into_iter().flat_map(|deed| NODES.map(|nodes| self.of_nodes(deed, nodes)));
+        let combinations = self.commands.len() + self.deeds.len() + self.deeds_by_nodes.len();
+        (combinations, of_commands.chain(of_deeds).chain(of_nodes).min().unwrap_or(0))
+    }
+
+    fn of_command(&self, command: Command, of: Of, fault: Fault) -> u64 {
+        self.commands.get(&(command, of, fault)).copied().unwrap_or(0)
+    }
+
+    fn of_deed(&self, deed: Deed, fault: Fault) -> u64 {
+        self.deeds.get(&(deed, fault)).copied().unwrap_or(0)
+    }
+
+    fn of_nodes(&self, deed: Deed, nodes: usize) -> u64 {
+        self.deeds_by_nodes.get(&(deed, nodes)).copied().unwrap_or(0)
     }
 
     /// The table with its counts, as it is committed.
@@ -193,7 +256,22 @@ impl Coverage {
         for (command, of) in table() {
             write!(text, "\n{:<14} {:<13}", format!("{command:?}"), state_name(of)).unwrap();
             for fault in Fault::ALL {
-                write!(text, " {:>12}", self.0.get(&(command, of, fault)).copied().unwrap_or(0)).unwrap();
+                write!(text, " {:>12}", self.of_command(command, of, fault)).unwrap();
+            }
+        }
+        text += "\n\nHow often each was done under each fault of any node, and on so many nodes.\n\n";
+        write!(text, "{:<20}", "deed").unwrap();
+        for fault in Fault::ALL {
+            write!(text, " {:>12}", format!("{fault:?}")).unwrap();
+        }
+        for nodes in NODES {
+            write!(text, " {:>12}", format!("on {nodes}")).unwrap();
+        }
+        for deed in Deed::ALL {
+            write!(text, "\n{:<20}", format!("{deed:?}")).unwrap();
+            let of_faults = Fault::ALL.map(|fault| self.of_deed(deed, fault));
+            for count in of_faults.into_iter().chain(NODES.map(|nodes| self.of_nodes(deed, nodes))) {
+                write!(text, " {count:>12}").unwrap();
             }
         }
         text.push('\n');
@@ -215,7 +293,7 @@ fn table() -> Vec<(Command, Of)> {
     for command in Command::ALL {
         match command {
             // Before there is an execution, and whatever has become of it.
-            Command::Start | Command::StartRepeat => {
+            Command::Start | Command::StartRepeat | Command::StartSignal => {
                 table.push((command, None));
                 table.extend(ExecutionState::ALL.map(|state| (command, Some(state))));
             }
@@ -227,6 +305,8 @@ fn table() -> Vec<(Command, Of)> {
             | Command::Pause
             | Command::Unpause
             | Command::Retry
+            | Command::Rerun
+            | Command::Delete
             | Command::ReportRepeat
             | Command::ReportLate
             | Command::Get
@@ -236,7 +316,10 @@ fn table() -> Vec<(Command, Of)> {
             Command::Complete | Command::CompleteWrong | Command::Fail | Command::Release => {
                 table.extend(ExecutionState::ALL.map(|state| (command, Some(state))));
             }
-            Command::Poll
+            Command::Batch
+            | Command::BatchCancel
+            | Command::ReportGone
+            | Command::Poll
             | Command::Stream
             | Command::Heartbeat
             | Command::Register

@@ -6,6 +6,7 @@ use orbit::store::{ExecutionRow, ExecutionState, HistoryRow, ListFilter, MemoryS
 use orbit::wire::event::decode_batch;
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     sync::Arc,
 };
 
@@ -17,6 +18,17 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// All that happened, for people.
+    pub(crate) fn story(&self) -> String {
+        let row = &self.row;
+        let mut text =
+            format!("{} ({}, {}) is {:?} and due at {:?}", row.id, row.uid, row.workflow, row.state, row.wake_time);
+        for event in &self.events {
+            let _ = write!(text, "\n  {} {:?} {:?}", event.number, event.time, event.kind);
+        }
+        text
+    }
+
     /// Whether it was taken up again after a close.
     pub(crate) fn was_reopened(&self) -> bool {
         self.events.iter().any(|event| matches!(event.kind, EventKind::ExecutionReopened { .. }))
@@ -47,6 +59,10 @@ impl Histories {
         &self.by_key[&key]
     }
 
+    pub(crate) fn find(&self, key: ExecutionKey) -> Option<&History> {
+        self.by_key.get(&key)
+    }
+
     pub(crate) fn by_uid(&self, uid: Uid) -> Option<&History> {
         self.by_uid.get(&uid).map(|key| &self.by_key[key])
     }
@@ -61,16 +77,24 @@ impl Histories {
         self.by_uid(uid).is_some_and(|history| history.events.iter().any(|event| is_it(&event.kind)))
     }
 
-    /// Nothing that was there is gone or has changed.
-    pub(crate) fn goes_on_from(&self, earlier: &Self) {
+    /// The history of the execution of an id.
+    pub(crate) fn by_id(&self, id: &str) -> Option<&History> {
+        self.all().find(|history| *history.row.id == *id)
+    }
+
+    /// Nothing that was there is gone or has changed, but what may be deleted.
+    pub(crate) fn goes_on_from(&self, earlier: &Self, deletable: Option<&str>) {
         for (key, before) in &earlier.by_key {
-            let now = self.by_key.get(key).expect("no execution goes away");
+            let Some(now) = self.by_key.get(key) else {
+                assert_eq!(Some(&*before.row.workflow), deletable, "{} has gone away", before.row.id);
+                continue;
+            };
             assert!(now.rows.starts_with(&before.rows), "history of {} has changed", before.row.id);
             let is_reopened = |event: &Event| matches!(event.kind, EventKind::ExecutionReopened { .. });
-            let follows = now.events.get(before.events.len());
-            if before.row.state.is_closed() && !follows.is_some_and(is_reopened) {
-                assert_eq!(now.rows.len(), before.rows.len(), "closed stays closed: {}", before.row.id);
-                assert_eq!(now.row, before.row, "a closed execution's row stays as it is");
+            let stays = !now.events[before.events.len()..].iter().any(is_reopened);
+            if before.row.state.is_closed() && stays {
+                let kept = ExecutionRow { wake_time: before.row.wake_time, ..now.row.clone() };
+                assert_eq!(kept, before.row, "a closed execution's row stays as it is");
             }
         }
     }
@@ -134,7 +158,7 @@ pub(crate) async fn check(
     for history in histories.all() {
         *counts.entry(history.row.state).or_default() += 1;
         let definition = &definitions[&history.row.workflow];
-        check_history(history);
+        check_history(history, definition);
         let state = replay(definition, &history.events, history.events.len());
         assert_eq!(history.row.state, state_of(&state), "the row of {} says another state", history.row.id);
         assert_eq!(history.row.close_time, state.close_time());
@@ -150,8 +174,8 @@ pub(crate) async fn check(
                 history.row.id
             );
         }
-        if state.is_closed() {
-            assert_eq!(history.row.wake_time, None);
+        if state.is_closed() && !state.has_pending() {
+            assert_eq!(history.row.wake_time, None, "{} has nothing left to do", history.row.id);
         }
     }
     let stored = store.count().await.unwrap();
@@ -161,39 +185,61 @@ pub(crate) async fn check(
     histories
 }
 
-/// Numbers without gaps, times that never go back, each unit resolved once in a run and a generation, nothing after the
-/// close but a retry.
-fn check_history(history: &History) {
-    let mut resolved = BTreeSet::new();
+/// Numbers without gaps, times that never go back, each unit resolved once in a run and a generation (but for what turns
+/// out to have worked before it is undone), nothing after the close but a retry and what others are told.
+fn check_history(history: &History, definition: &Definition) {
+    // With whether it is a success.
+    let mut resolved: BTreeMap<Unit, bool> = BTreeMap::new();
+    let (mut winds_down, mut undone) = (false, BTreeSet::new());
     let mut accepted = BTreeSet::new();
+    let mut is_closed = false;
     for (position, event) in history.events.iter().enumerate() {
         assert_eq!(event.number, position as u64 + 1, "numbers of {} have a gap", history.row.id);
         assert!(position == 0 || event.time >= history.events[position - 1].time, "time went back");
+        let may_be = !is_closed || event.kind.follows_close();
+        assert!(may_be, "{:?} follows the close: {}", event.kind, history.story());
         match &event.kind {
             EventKind::StepSucceeded { unit, .. }
             | EventKind::StepFailed { unit, .. }
             | EventKind::StepSkipped { unit, .. }
             | EventKind::StepCancelled { unit } => {
-                assert!(resolved.insert(unit.clone()), "{unit} of {} was resolved twice", history.row.id);
+                let is_well = matches!(&event.kind, EventKind::StepSucceeded { .. });
+                let before = resolved.insert(unit.clone(), is_well);
+                // A success of what had an unknown outcome is taken until it is undone.
+                let step = definition.steps.iter().find(|step| *step.id == *step_of(unit));
+                let has_undo = step.is_some_and(|step| step.compensation.is_some());
+                let may_follow = before == Some(false) && is_well && winds_down && has_undo && !undone.contains(unit);
+                assert!(before.is_none() || may_follow, "{unit} was resolved twice: {}", history.story());
             }
             EventKind::StepDispatched { unit, delivery, .. } => {
                 assert!(accepted.insert((unit.clone(), *delivery)), "a delivery number was used twice");
+                let is_over = resolved.contains_key(unit);
+                assert!(!is_over, "{unit} was handed out after its end: {}", history.story());
             }
             EventKind::ExecutionSucceeded { .. }
             | EventKind::ExecutionFailed { .. }
             | EventKind::ExecutionCancelled
             | EventKind::ExecutionTimedOut
-            | EventKind::ExecutionTerminated { .. } => {
-                let is_reopened = |event: &Event| matches!(event.kind, EventKind::ExecutionReopened { .. });
-                let follows = history.events.get(position + 1);
-                assert!(follows.is_none_or(is_reopened), "something follows the close of {}", history.row.id);
-            }
+            | EventKind::ExecutionTerminated { .. } => is_closed = true,
             // Its units are others.
-            EventKind::RunStarted(_) => resolved.clear(),
+            EventKind::RunStarted(_) => {
+                resolved.clear();
+                undone.clear();
+            }
+            EventKind::WindDownStarted { .. } => winds_down = true,
+            EventKind::StepScheduled { unit, .. } | EventKind::ChildRequested { unit, .. } => {
+                if let Some(of) = unit.strip_prefix("compensate:") {
+                    undone.insert(Unit::from(of));
+                }
+            }
             EventKind::ExecutionReopened { steps, .. } => {
+                (is_closed, winds_down) = (false, false);
+                undone.clear();
+                // Undoing and handlers are as if they had never been.
+                resolved.retain(|unit, _| !unit.contains(':') || unit.starts_with("on_event:"));
                 for step in steps {
                     let whole = step.items.is_empty();
-                    resolved.retain(|unit: &Unit| {
+                    resolved.retain(|unit, _| {
                         let of_step = unit.strip_prefix(&*step.unit);
                         let is_whole = of_step.is_some_and(|rest| rest.is_empty() || rest.starts_with('['));
                         let is_item = step.items.iter().any(|item| **unit == *format!("{}[{item}]", step.unit));
@@ -202,7 +248,6 @@ fn check_history(history: &History) {
                 }
             }
             EventKind::ExecutionCreated(_)
-            | EventKind::StepScheduled { .. }
             | EventKind::TaskHeld { .. }
             | EventKind::DeliveryEnded { .. }
             | EventKind::AttemptFailed { .. }
@@ -211,8 +256,6 @@ fn check_history(history: &History) {
             | EventKind::SignalReceived { .. }
             | EventKind::SignalExpired { .. }
             | EventKind::LateSuccess { .. }
-            | EventKind::WindDownStarted { .. }
-            | EventKind::ChildRequested { .. }
             | EventKind::ChildStarted { .. }
             | EventKind::ChildCancelSent { .. }
             | EventKind::SignalRequested { .. }
@@ -227,6 +270,11 @@ fn check_history(history: &History) {
             | EventKind::Woke => {}
         }
     }
+}
+
+/// The step of a unit.
+fn step_of(unit: &str) -> &str {
+    unit.split_once('[').map_or(unit, |(step, _)| step)
 }
 
 fn state_of(state: &State) -> ExecutionState {

@@ -5,6 +5,7 @@
 use crate::{
     definitions::WRONG_OUTPUT,
     invariants::{Histories, History},
+    world::is_gone,
 };
 use orbit::domain::{
     DeliveryRef, EndReason, Event, EventKind, ExecutionKey, Payload, RefusalReason, ReportOutcome, RequestKey,
@@ -15,6 +16,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+use uuid::Uuid;
 
 /// What a report says.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,8 +42,14 @@ pub(crate) enum Call {
 pub(crate) struct Journal {
     /// Uid of each id that was started.
     started: BTreeMap<Arc<str>, Uid>,
+    /// What is deleted, as was said.
+    deleted: BTreeSet<Uid>,
+    /// The batch of each request for one.
+    batches: BTreeMap<[u8; 16], Uuid>,
     /// Whether a start with a `request_id` was said to have made it, by id.
     created: BTreeMap<Arc<str>, bool>,
+    /// What each start with a signal and a `request_id` was said to have done.
+    signal_starts: BTreeMap<[u8; 16], (Uid, bool, Option<u64>)>,
     recorded: Vec<(Uid, u64, Call, Option<RequestKey>)>,
     by_request: BTreeMap<[u8; 16], u64>,
     /// How many signals without a `request_id` were sent to each id.
@@ -57,8 +65,12 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(crate) fn start(&mut self, started: &Started, has_request: bool) {
+    /// A start was answered; if its execution may be deleted, its id may be another's later.
+    pub(crate) fn start(&mut self, started: &Started, has_request: bool, may_go: bool) {
         let Started { id, uid, .. } = started;
+        if may_go {
+            return;
+        }
         let known = *self.started.entry(id.clone()).or_insert(*uid);
         if known != *uid {
             self.faults.push(format!("{id} was {known}, now it is {uid}"));
@@ -68,8 +80,32 @@ impl Journal {
         }
     }
 
-    pub(crate) fn uid_of(&self, id: &str) -> Option<Uid> {
-        self.started.get(id).copied()
+    /// A start with a signal was answered.
+    pub(crate) fn start_with_signal(&mut self, started: &Started, payload: Payload, request: Option<RequestKey>) {
+        self.start(started, false, false);
+        let answer = (started.uid, started.created, started.signal_number);
+        let number = started.signal_number.unwrap_or_default();
+        let call = Call::Signal { payload };
+        let Some(request) = request else { return self.record(started.uid, number, call, None) };
+        self.by_request.insert(request.key, number);
+        let known = *self.signal_starts.entry(request.key).or_insert(answer);
+        if known != answer {
+            self.faults.push(format!("the same start with a signal did {known:?}, and now {answer:?}"));
+        }
+        // The first event of what it made has its request.
+        self.recorded.push((started.uid, number, call, (!started.created).then_some(request)));
+    }
+
+    pub(crate) fn deleted(&mut self, uid: Uid) {
+        self.deleted.insert(uid);
+    }
+
+    pub(crate) fn batch(&mut self, id: Uuid, request: Option<RequestKey>) {
+        let Some(request) = request else { return };
+        let known = *self.batches.entry(request.key).or_insert(id);
+        if known != id {
+            self.faults.push(format!("a batch was {known}, now it is {id}"));
+        }
     }
 
     pub(crate) fn record(&mut self, uid: Uid, number: u64, call: Call, request: Option<RequestKey>) {
@@ -123,7 +159,11 @@ impl Journal {
     }
 
     /// Holds everything against the histories.
-    pub(crate) fn check(&self, histories: &Histories) {
+    pub(crate) fn check(&self, histories: &Histories, deletable: Option<&str>) {
+        let is_gone = |uid: Uid| is_gone(histories, uid, deletable);
+        for uid in &self.deleted {
+            assert!(histories.by_uid(*uid).is_none(), "{uid} is there, though it was said to be deleted");
+        }
         assert!(self.faults.is_empty(), "{:#?}", self.faults);
         for (id, uid) in &self.started {
             let found = histories.by_uid(*uid);
@@ -150,7 +190,7 @@ impl Journal {
             let (mut unnamed, mut named) = (0, BTreeSet::new());
             for event in &history.events {
                 match (&event.kind, event.request) {
-                    (EventKind::SignalReceived { .. }, None) => unnamed += 1,
+                    (EventKind::SignalReceived { sender: None, .. }, None) => unnamed += 1,
                     (EventKind::SignalReceived { .. }, Some(request)) => {
                         assert!(named.insert(request.key), "a signal to {} is there twice", history.row.id);
                     }
@@ -160,15 +200,18 @@ impl Journal {
             let sent = self.signals_sent.get(&history.row.id).copied().unwrap_or(0);
             assert!(unnamed <= sent, "{} has {unnamed} signals of {sent} that were sent", history.row.id);
         }
-        for (token, content, outcome) in &self.reported {
+        for (token, content, outcome) in self.reported.iter().filter(|(token, ..)| !is_gone(token.uid)) {
             self.check_report(histories, token, content, *outcome);
         }
-        for token in &self.received {
+        for token in self.received.iter().filter(|token| !is_gone(token.uid)) {
             let is_it = |kind: &EventKind| matches!(kind, EventKind::StepDispatched { unit, delivery, .. } if *unit == token.delivery.unit && *delivery == token.delivery.delivery);
             assert!(histories.has(token.uid, is_it), "{token:?} was handed out and is not in the history");
         }
         for (key, events) in &self.watched {
-            let history = &histories.by_key(*key).events;
+            let Some(history) = histories.find(*key).map(|history| &history.events) else {
+                assert!(deletable.is_some(), "{key:?} was watched and is lost");
+                continue;
+            };
             for event in events {
                 let number = usize::try_from(event.number).unwrap();
                 assert_eq!(history.get(number - 1), Some(event), "a watch gave what is not in the history");

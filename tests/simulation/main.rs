@@ -7,17 +7,21 @@
 //! - [`schedules`] tells stories of schedules, and runs random ones.
 //! - [`runs`] are random: a [`world`] outlives its servers, [`commands`] are sent into [`definitions`] made up for the
 //!   run, faults strike the store, and the [`journal`] of what was answered and the [`invariants`] of what is stored
-//!   must hold at every step. [`coverage`] counts what was met. A failure prints its seed; `SEED=` replays it.
+//!   [`families`] and [`batches`] of what executions have to do with
+//!   each other must hold at every step. [`coverage`] counts what was met. A failure prints its seed; `SEED=` replays it.
 #![allow(clippy::disallowed_methods, reason = "tokio's time is paused here, so a sleep moves it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod batches;
 mod cases;
 mod cluster;
 mod commands;
 mod coverage;
+mod deeds;
 mod definitions;
 mod desk;
 mod executions;
+mod families;
 mod faults;
 mod harness;
 mod invariants;

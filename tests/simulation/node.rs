@@ -223,6 +223,7 @@ fn hear_plan(
 fn watcher(node: usize, shared: &Arc<Mutex<Shared>>) -> impl FnMut(&Append, &Committed) + Send + 'static {
     let shared = shared.clone();
     move |append, committed| {
+        shared.lock().unwrap().written(append, committed);
         // An id that is taken is no conflict of nodes.
         if matches!(append.target, Target::Existing(_)) && *committed == Committed::Conflict {
             shared.lock().unwrap().happens(node, Fault::Conflict);

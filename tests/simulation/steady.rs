@@ -127,7 +127,9 @@ impl Steady {
             for task in polled.tasks {
                 shared.lock().unwrap().journal.receive(&task.token);
                 shared.lock().unwrap().tasks.push(task.clone());
-                let row = memory.execution(&Find::Key(task.token.execution)).await.unwrap().unwrap();
+                // One that was closed and deleted meanwhile is not there.
+                let row = memory.execution(&Find::Key(task.token.execution)).await.unwrap();
+                let Some(row) = row else { continue };
                 let since_number = memory.newest_numbers(&[row.key]).await.unwrap()[0].unwrap();
                 inner.lock().unwrap().held.push(Held { task, since_number, until });
             }
@@ -157,7 +159,7 @@ impl Steady {
         let inner = self.inner.lock().unwrap();
         assert!(inner.lost.is_empty(), "{:?}", inner.lost);
         for Held { task, since_number, .. } in &inner.held {
-            let history = histories.by_uid(task.token.uid).expect("it was started");
+            let Some(history) = histories.by_uid(task.token.uid) else { continue };
             let of = &task.token.delivery;
             let lost = history.events.iter().find(|event| {
                 event.number > *since_number

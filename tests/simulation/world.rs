@@ -1,8 +1,11 @@
 //! What outlives every server: the store, the clients with their journal, the workers, time.
 
 use crate::{
+    batches,
     coverage::{Command, Coverage, Fault, Of},
+    deeds::Deeds,
     definitions::{CONTRACTS, QUEUES},
+    families,
     harness::definition,
     invariants::{self, Histories},
     journal::{Content, Journal},
@@ -10,9 +13,9 @@ use crate::{
     random::Random,
     steady::{self, Steady},
 };
-use orbit::domain::{Settings, Timestamp, definition::Definition};
-use orbit::engine::{Config, StartExecution, Task};
-use orbit::store::{MemoryStore, Pool, Store};
+use orbit::domain::{Settings, Timestamp, Uid, definition::Definition};
+use orbit::engine::{Config, NewBatch, RerunExecution, StartExecution, Task};
+use orbit::store::{Append, BatchProgress, BatchRow, BatchState, Committed, FindDefinition, MemoryStore, Pool, Store};
 use std::{
     collections::BTreeMap,
     pin::pin,
@@ -21,9 +24,12 @@ use std::{
     time::Duration,
 };
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 /// Nodes that a world has at most.
 pub(crate) const NODES_MAX: usize = 3;
+/// Signals that an execution buffers.
+pub(crate) const SIGNALS_MAX: usize = 4;
 /// How late anything that is due may be while a node is healthy.
 const LATENESS_MAX: Duration = Duration::from_secs(3);
 /// How long a node must have been healthy for that: until it has seen who else lives, has scanned, and has heard of all
@@ -31,6 +37,9 @@ const LATENESS_MAX: Duration = Duration::from_secs(3);
 const SETTLED: Duration = Duration::from_secs(10);
 /// Longest that the scene waits for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
+
+/// Longest time between two looks for that answer.
+const ASK_SLICE_MAX: Duration = Duration::from_millis(16);
 
 /// A worker process.
 #[derive(Default)]
@@ -61,6 +70,7 @@ pub(crate) struct Shared {
     /// Every report that was sent.
     pub(crate) sent: Vec<(Task, Content)>,
     pub(crate) coverage: Coverage,
+    deeds: Deeds,
     flights: BTreeMap<u64, Flight>,
     newest_flight: u64,
     /// How often each fault has happened to each node.
@@ -90,19 +100,33 @@ impl Shared {
     }
 
     /// A node died: what was under way there has no answer.
-    fn crash(&mut self, node: usize) {
+    fn crash(&mut self, node: usize, is_last: bool) {
         let (dead, others) = std::mem::take(&mut self.flights).into_iter().partition(|(_, flight)| flight.node == node);
         self.flights = others;
         for flight in BTreeMap::into_values(dead) {
             self.coverage.count(flight.command, flight.of, Fault::Crash);
         }
         for other in (0..NODES_MAX).filter(|other| *other != node) {
-            self.happens(other, Fault::OtherDies);
+            self.faults[other][Fault::OtherDies as usize] += 1;
         }
+        self.deeds.happens(if is_last { Fault::Crash } else { Fault::OtherDies });
     }
 
     pub(crate) fn happens(&mut self, node: usize, fault: Fault) {
         self.faults[node][fault as usize] += 1;
+        self.deeds.happens(fault);
+    }
+
+    /// A node wrote something.
+    pub(crate) fn written(&mut self, append: &Append, committed: &Committed) {
+        self.deeds.written(append, committed, &mut self.coverage);
+    }
+
+    /// A batch was made, unless it was there.
+    pub(crate) fn batch_made(&mut self, row: &BatchRow) {
+        if row.progress.state == BatchState::Running {
+            self.deeds.batch_made(row.id, row.action);
+        }
     }
 
     /// Whether one of these happened to the node of a command while that was under way.
@@ -135,8 +159,16 @@ pub(crate) struct World {
     definitions: BTreeMap<Arc<str>, Arc<Definition>>,
     /// Every start that was ever called.
     pub(crate) starts: Vec<StartExecution>,
-    /// Signals that were sent with a `request_id`: the start's position, the payload, the request's name.
-    pub(crate) signals: Vec<(usize, String, String)>,
+    /// Every start with a signal and a `request_id` that was ever called.
+    pub(crate) signal_starts: Vec<StartExecution>,
+    /// Every rerun that was ever called.
+    pub(crate) reruns: Vec<RerunExecution>,
+    /// Every batch that was ever asked for.
+    pub(crate) batches: Vec<NewBatch>,
+    /// The workflow of which executions may be deleted, if any may.
+    pub(crate) deletable: Option<Arc<str>>,
+    /// Signals that were sent with a `request_id`: the execution's id, the payload, the request's name.
+    pub(crate) signals: Vec<(Arc<str>, String, String)>,
     nodes: Vec<Option<Node>>,
     /// What will happen to nodes.
     changes: Vec<(Timestamp, usize, Change)>,
@@ -148,6 +180,7 @@ pub(crate) struct World {
     /// Id of the execution that this moment is about.
     pub(crate) focus: Option<Arc<str>>,
     seen: Option<Histories>,
+    seen_batches: BTreeMap<Uuid, BatchProgress>,
     config: Config,
     /// A worker that never loses anything; it takes part where there are several nodes.
     steady: Option<Steady>,
@@ -159,23 +192,26 @@ impl World {
         let count = 2 + random.below(3);
         let workflows: Vec<Workflow> = (0..count)
             .map(|number| {
-                let lines = crate::definitions::lines(&mut random);
+                let lines = crate::definitions::lines(&mut random, number);
                 let (definition, text) = definition(&format!("w{number}"), &lines);
                 Workflow { definition: Arc::new(definition), text }
             })
             .collect();
         let definitions =
             workflows.iter().map(|workflow| (workflow.definition.name.clone(), workflow.definition.clone())).collect();
-        let shared = Shared { workers: (0..3).map(|_| Worker::default()).collect(), ..Shared::default() };
+        let mut shared = Shared { workers: (0..3).map(|_| Worker::default()).collect(), ..Shared::default() };
+        // In a part of the worlds some executions are let go of; in the others none may ever be missed.
+        let deletable = random.one_in(3).then(|| random.pick(&workflows).definition.name.clone());
         // Half of the worlds have one node on a store of its own, the others several on a store that they share.
         let is_shared = seed % 2 == 1;
         let nodes = if is_shared { *random.pick(&[1, 2, 2, 3, 3]) } else { 1 };
+        shared.deeds.nodes = nodes;
         let config = Config {
             settings: Settings {
                 session_timeout: Duration::from_secs(6),
                 cancel_grace: Duration::from_secs(8),
                 deliveries_max: 4,
-                buffered_signals_max: 4,
+                buffered_signals_max: SIGNALS_MAX,
                 ..Settings::default()
             },
             cache_bytes_max: *random.pick(&[1, 8 << 10, 64 << 20]),
@@ -188,6 +224,10 @@ impl World {
             workflows,
             definitions,
             starts: Vec::new(),
+            signal_starts: Vec::new(),
+            reruns: Vec::new(),
+            batches: Vec::new(),
+            deletable,
             signals: Vec::new(),
             nodes: (0..nodes).map(|_| None).collect(),
             changes: Vec::new(),
@@ -196,6 +236,7 @@ impl World {
             slices: &[1, 1, 2, 5, 20],
             focus: None,
             seen: None,
+            seen_batches: BTreeMap::new(),
             config,
             steady: None,
             random,
@@ -270,7 +311,8 @@ impl World {
         tracing::info!(now = self.now.as_micros(), number, "killed");
         self.nodes[number] = None;
         self.changes.retain(|(_, of, _)| *of != number);
-        self.shared().crash(number);
+        let is_last = self.alive().next().is_none();
+        self.shared().crash(number, is_last);
     }
 
     /// Does something to one of several nodes.
@@ -413,8 +455,11 @@ impl World {
         let (answer, mut answered) = oneshot::channel();
         server.spawn(async move { drop(answer.send(work.await)) });
         let begin = self.now;
+        // Most answers come at once; of one that takes longer a few milliseconds do not matter.
+        let mut slice = Duration::from_millis(1);
         loop {
-            self.pass(Duration::from_millis(1));
+            self.pass(slice);
+            slice = (slice * 2).min(ASK_SLICE_MAX);
             match answered.try_recv() {
                 Ok(answer) => return answer,
                 Err(oneshot::error::TryRecvError::Empty) => {
@@ -422,6 +467,16 @@ impl World {
                 }
                 Err(oneshot::error::TryRecvError::Closed) => panic!("node {} dropped a call", server.number),
             }
+        }
+    }
+
+    /// Takes the definitions as they were stored: children have their pins.
+    pub(crate) fn learn_definitions(&mut self) {
+        for workflow in &self.workflows {
+            let find = FindDefinition::Latest { name: workflow.definition.name.clone(), prerelease: false };
+            let row = ready(self.memory.definition(&find)).unwrap().expect("it was deployed");
+            let definition = Definition::parse_stored(&row.json).expect("what is stored compiles");
+            self.definitions.insert(row.name, Arc::new(definition));
         }
     }
 
@@ -440,14 +495,25 @@ impl World {
     /// Holds the store and everything that was told against the rules.
     pub(crate) fn check(&mut self) {
         let histories = ready(invariants::check(&self.memory, &self.definitions, &Self::pools()));
+        let deletable = self.deletable.as_deref();
         if let Some(earlier) = &self.seen {
-            histories.goes_on_from(earlier);
+            histories.goes_on_from(earlier, deletable);
         }
+        families::check(&histories, deletable.is_some());
+        self.seen_batches = batches::check(&self.memory, &histories, &self.seen_batches, deletable);
         let mut shared = self.shared.lock().unwrap();
-        for (standing, least) in std::mem::take(&mut shared.journal.read) {
-            invariants::check_standing(&standing, &histories, least);
+        let Shared { deeds, coverage, .. } = &mut *shared;
+        for (id, progress) in &self.seen_batches {
+            if progress.state != BatchState::Running {
+                deeds.batch_ended(*id, coverage);
+            }
         }
-        shared.journal.check(&histories);
+        for (standing, least) in std::mem::take(&mut shared.journal.read) {
+            if !is_gone(&histories, standing.row.uid, deletable) {
+                invariants::check_standing(&standing, &histories, least);
+            }
+        }
+        shared.journal.check(&histories, deletable);
         drop(shared);
         self.check_lateness(&histories);
         if let Some(steady) = &self.steady {
@@ -474,6 +540,11 @@ impl World {
     pub(crate) fn histories(&self) -> &Histories {
         self.seen.as_ref().expect("it was checked")
     }
+}
+
+/// Whether an execution is not there any more, as one may be that was deleted.
+pub(crate) fn is_gone(histories: &Histories, uid: Uid, deletable: Option<&str>) -> bool {
+    deletable.is_some() && histories.by_uid(uid).is_none()
 }
 
 /// The answer of the memory store, which never waits.
