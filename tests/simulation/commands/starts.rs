@@ -152,7 +152,7 @@ impl World {
         let Some(target) = self.some_execution() else { return };
         let call = RerunExecution {
             source: target.name,
-            from_step: arc(*self.random.pick(&["s0", "s1", "s2", "s5"])),
+            from_step: arc(self.random.pick::<&str>(&["s0", "s1", "s2", "s5"])),
             input: None,
             id: Some(ExecutionId::parse(&format!("r{number}")).unwrap()),
             labels: BTreeMap::new(),
