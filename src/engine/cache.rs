@@ -32,17 +32,10 @@ struct Entry {
     name: Option<(Arc<str>, Uid)>,
 }
 
-/// The execution that an id names.
-#[derive(Clone, Copy)]
-struct Named {
-    key: ExecutionKey,
-    uid: Uid,
-}
-
 #[derive(Default)]
 struct Entries {
     by_key: HashMap<ExecutionKey, Entry>,
-    by_id: HashMap<Arc<str>, Named>,
+    by_id: HashMap<Arc<str>, ExecutionKey>,
     /// How many watch each, if any.
     watched: BTreeMap<ExecutionKey, usize>,
     order: BTreeMap<(Warmth, u64), ExecutionKey>,
@@ -105,8 +98,10 @@ impl Cache {
     /// The key of a hot execution by its public id, and only that of this uid, if one is given. Where other nodes write,
     /// an id alone may have passed to another one if this one has been closed since.
     pub(super) fn key_of(&self, id: &str, uid: Option<Uid>) -> Option<ExecutionKey> {
-        let named = self.lock().by_id.get(id).copied()?;
-        uid.is_none_or(|uid| uid == named.uid).then_some(named.key)
+        let entries = self.lock();
+        let key = *entries.by_id.get(id)?;
+        let (_, found) = entries.by_key.get(&key)?.name.as_ref()?;
+        uid.is_none_or(|uid| uid == *found).then_some(key)
     }
 
     /// Takes note that a mailbox now holds a state of this size, and makes room for it. It is found by its id and uid, if
@@ -252,7 +247,7 @@ impl Entries {
     /// An execution is found by this name from now on.
     fn take_name(&mut self, key: ExecutionKey, name: Option<(&Arc<str>, Uid)>) {
         let Some((id, uid)) = name else { return };
-        self.by_id.insert(id.clone(), Named { key, uid });
+        self.by_id.insert(id.clone(), key);
         if let Some(entry) = self.by_key.get_mut(&key) {
             entry.name = Some((id.clone(), uid));
         }
@@ -261,7 +256,7 @@ impl Entries {
     /// An id names this execution no more; unless it is another's by now, it names none.
     fn forget_name(&mut self, key: ExecutionKey, name: Option<(Arc<str>, Uid)>) {
         if let Some((id, _)) = name
-            && self.by_id.get(&id).is_some_and(|named| named.key == key)
+            && self.by_id.get(&id) == Some(&key)
         {
             self.by_id.remove(&id);
         }

@@ -1,10 +1,16 @@
 //! What a caller sees: starts, ends, signals, cancels, waits.
 
 use crate::harness::*;
-use orbit::domain::{Phase, Rejection, ReportOutcome, StepState};
-use orbit::engine::{Config, Error};
-use orbit::store::{ExecutionState, MemoryStore, Store};
-use std::{sync::Arc, time::Duration};
+use orbit::domain::{Phase, Rejection, ReportOutcome, StepState, Uid};
+use orbit::engine::{Config, Error, ExecutionName};
+use orbit::store::{
+    ExecutionState, Faulty, MemoryStore, Store,
+    faulty::{Call, Fate},
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 const ONE_TASK: &str = "tasks: {a@1: {}}\nsteps:\n  - {id: a, task: a@1}\nresult: ${ steps.a.output }\n";
 
@@ -56,6 +62,46 @@ async fn a_wait_that_is_parked_hears_of_the_end() {
     assert_eq!(standing.state.phase(), Phase::Succeeded);
     assert_eq!(orbit.now(), before, "it hears at once");
     assert_eq!(standing.row.state, ExecutionState::Succeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_what_memory_has_costs_the_store_no_read() {
+    let (memory, reads) = (MemoryStore::new(), Arc::new(Mutex::new(Vec::new())));
+    let seen = reads.clone();
+    let store = Faulty::new(Arc::new(memory.clone()), move |call| match call {
+        Call::Commit(_) => Fate::Takes(Duration::from_millis(100)),
+        Call::Read(what @ ("execution" | "load" | "load_tail")) => {
+            seen.lock().unwrap().push(what);
+            Fate::Works
+        }
+        Call::Read(_) | Call::Write(_) => Fate::Works,
+    });
+    let orbit = orbit_on(memory, Arc::new(store), Config::default());
+    orbit.deploy("one", ONE_TASK).await;
+    let session = orbit.worker(&["a@1"]).await;
+    let started = orbit.start("one", "e").await;
+    let other = ExecutionName { uid: Some(Uid(uuid::Uuid::from_u128(1))), ..name("e") };
+    let error = orbit.engine.wait(&other, Duration::ZERO).await.unwrap_err();
+    assert!(matches!(error, Error::ExecutionNotFound { .. }), "{error:?}");
+    reads.lock().unwrap().clear();
+
+    let task = orbit.task(session).await;
+    let waits = [None, Some(started.uid)].map(|uid| {
+        let (engine, name) = (orbit.engine.clone(), ExecutionName { uid, ..name("e") });
+        tokio::spawn(async move { engine.wait(&name, Duration::from_secs(60)).await.unwrap() })
+    });
+    pass(1.0).await;
+    // Who comes while the end is being committed is answered after it.
+    let late = async {
+        pass(0.05).await;
+        orbit.engine.execution(&name("e")).await.unwrap()
+    };
+    let (report, late) = tokio::join!(orbit.report(&task, complete("1")), late);
+    assert_eq!((report, late.state.phase()), (ReportOutcome::Accepted, Phase::Succeeded));
+    for wait in waits {
+        assert_eq!(wait.await.unwrap().state.phase(), Phase::Succeeded);
+    }
+    assert_eq!(*reads.lock().unwrap(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -123,6 +123,18 @@ async fn slots_start_when_they_are_due_and_an_idle_schedule_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_next_life_begins_after_what_a_schedule_has_started() {
+    let orbit = orbit();
+    orbit.deploy("slow", SLOW).await;
+    orbit.schedule("s", &every(600, "slow", "{}")).await;
+    // The first slot is 200 s away; what it starts sleeps on.
+    pass(205.0).await;
+    let newest = orbit.memory.list(&ListFilter::default(), None, 1).await.unwrap().rows.pop().expect("it has fired");
+    let written = orbit.memory.opened().newest_now;
+    assert!(written.is_some_and(|time| time >= newest.start_time), "{written:?} {:?}", newest.start_time);
+}
+
+#[tokio::test(start_paused = true)]
 async fn overlaps_are_decided_by_policy() {
     use SlotOutcome::{Buffered, Overlapped, Started, Superseded};
     let orbit = orbit();

@@ -158,6 +158,7 @@ impl Core {
                 after.push((write.row.uid, told(&write.slots, waited.as_ref()), openings, ending));
                 writes.push(write);
             }
+            self.committer.set_written();
             let written = self.store.write_schedules(writes).await.map_err(Error::Store)?;
             for ((uid, told, openings, ending), written) in after.into_iter().zip(written) {
                 fired.push(match written {

@@ -3,7 +3,7 @@
 use super::{PAYLOADS, STARTS_MAX, tells_that_it_is_gone};
 use crate::{
     coverage::Command,
-    harness::{arc, json, request},
+    harness::{arc, json, request, start_of},
     node::Server,
     world::World,
 };
@@ -33,19 +33,7 @@ impl World {
         let workflow = self.random.below(self.workflows.len());
         let workflow = self.workflows[workflow].definition.name.clone();
         let input = *self.random.pick(&["{}", "{\"x\":1}"]);
-        StartExecution {
-            id: Some(ExecutionId::parse(&format!("e{}", self.starts.len())).unwrap()),
-            workflow: workflow.clone(),
-            version: None,
-            input: json(input),
-            input_digest: input_digest(&workflow, input),
-            labels: BTreeMap::new(),
-            request: None,
-            id_reuse: orbit::engine::IdReuse::Reject,
-            trace_parent: arc(""),
-            delay: None,
-            signal: None,
-        }
+        start_of(&workflow, &format!("e{}", self.starts.len()), input)
     }
 
     /// A start that brings a signal: of something new, or of what may be there; or one that was called before.

@@ -140,6 +140,11 @@ fn a_decision_of_large_payloads_stops_at_its_byte_limit() {
     assert_eq!(run.state.waiting().count(), 60);
     assert!((3..=6).contains(&decisions), "{decisions}");
     assert!(run.state.size_bytes() >= 60 * 40_000);
+    for number in 0..60 {
+        run.at(1.0, dispatch(&format!("s{number}")));
+        run.at(2.0, complete(&format!("s{number}"), 1, "1"));
+    }
+    assert!(run.state.size_bytes() < 2 * 40_000, "what has ended remembers no input: {}", run.state.size_bytes());
 }
 
 #[test]
